@@ -1,0 +1,421 @@
+//! The operations.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+
+use crate::acceptance;
+use crate::checkpoint;
+use crate::commit::{self, Started};
+use crate::compact::{
+    AgentContext, CompactError, CompactionResult, Config, ConfigError, Measurement, NowOptions,
+    SurfaceNode, Trigger,
+};
+use crate::fold::{Fold, Link};
+use crate::llm::Model;
+use crate::pairing::Pairing;
+use crate::reading::Reader;
+use crate::retention::nodes_to_compact;
+use crate::session::{CompactSummary, Payload, SessionLog};
+use crate::settings::{Budgets, EffectivePolicy, Settings};
+use crate::summarise::{Entry, Summariser};
+use crate::transcript;
+use crate::types::{AbortSignal, ContentBlock, Message, Route, Seq, SurfaceRange};
+
+/// Compacts sessions under one configuration. It keeps what it has folded of each
+/// session, by the session's id, and reads only new events.
+#[derive(Debug)]
+pub struct Compactor {
+    settings: Settings,
+    folds: RefCell<BTreeMap<String, Fold>>,
+}
+
+/// What one operation works with.
+struct Operation<'a, S, M: Model<S>> {
+    reader: Reader<'a, S>,
+    model: &'a M,
+    signal: Option<&'a M::Signal>,
+    settings: &'a Settings,
+    policy: EffectivePolicy,
+    budgets: Budgets,
+    /// The session's own model.
+    route: Option<Route>,
+    /// Tokens of the next request that are not on the surface.
+    overhead: u32,
+    /// What the user wants the summary to dwell on.
+    focus: Option<&'a str>,
+}
+
+impl Compactor {
+    /// Make one. The error names the setting at fault.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        Ok(Self {
+            settings: Settings::new(config)?,
+            folds: RefCell::default(),
+        })
+    }
+
+    /// Estimate the next request: session prefix, surface, system prompt and tools.
+    pub async fn measure<S: SessionLog, M: Model<S>>(
+        &self,
+        session: &S,
+        model: &M,
+        agent: &AgentContext,
+        full_system_prompt: &str,
+        session_prefix: &[Message],
+    ) -> Result<Measurement, CompactError> {
+        let mut fold = self.hold(session);
+        let operation = self.begin(session, model, None, agent, &mut fold).await?;
+        let operation = operation.request(full_system_prompt, session_prefix);
+        Ok(operation.measurement(&fold))
+    }
+
+    /// The surface, node by node.
+    pub async fn surface<S: SessionLog>(
+        &self,
+        session: &S,
+    ) -> Result<Vec<SurfaceNode>, CompactError> {
+        let mut fold = self.hold(session);
+        self.reader(session).catch_up(&mut fold).await?;
+        let mut pairing = Pairing::of(&fold);
+        let nodes = fold.nodes.iter().enumerate();
+        Ok(nodes
+            .map(|(at, node)| SurfaceNode {
+                seq: node.seq,
+                kind: node.kind,
+                tokens: node.tokens,
+                balanced_before: pairing.balanced_before(at),
+                open_calls: std::mem::take(&mut pairing.open[at]),
+                dead_calls: std::mem::take(&mut pairing.dead[at]),
+                orphaned_results: std::mem::take(&mut pairing.orphaned[at]),
+                pinned: !node.pins.is_empty(),
+            })
+            .collect())
+    }
+
+    /// Compact if `trigger` calls for it; none where nothing needs or can be done.
+    #[allow(clippy::too_many_arguments, reason = "the contract's signature")]
+    pub async fn compact_if_needed<S: SessionLog, M: Model<S>>(
+        &self,
+        session: &S,
+        model: &M,
+        agent: &AgentContext,
+        full_system_prompt: &str,
+        session_prefix: &[Message],
+        trigger: Trigger,
+        signal: Option<&M::Signal>,
+    ) -> Result<Option<CompactionResult>, CompactError> {
+        let mut fold = self.hold(session);
+        let operation = self.begin(session, model, signal, agent, &mut fold).await?;
+        let operation = operation.request(full_system_prompt, session_prefix);
+        match trigger {
+            Trigger::Pressure => operation.relieve(&mut fold).await,
+            Trigger::ContextOverflow => {
+                commit::check_lock(&fold)?;
+                operation.reduce(&mut fold, 0).await
+            }
+        }
+    }
+
+    /// Compact this inclusive range of surface nodes, whatever the pressure.
+    pub async fn compact_region<S: SessionLog, M: Model<S>>(
+        &self,
+        session: &S,
+        model: &M,
+        range: SurfaceRange,
+        agent: &AgentContext,
+        signal: Option<&M::Signal>,
+    ) -> Result<CompactionResult, CompactError> {
+        let mut fold = self.hold(session);
+        let operation = self.begin(session, model, signal, agent, &mut fold).await?;
+        operation.compact(&mut fold, range).await
+    }
+
+    /// Compact on a user's command, whatever the pressure; none where there is
+    /// nothing to gain.
+    pub async fn compact_now<S: SessionLog, M: Model<S>>(
+        &self,
+        session: &S,
+        model: &M,
+        agent: &AgentContext,
+        options: &NowOptions,
+        signal: Option<&M::Signal>,
+    ) -> Result<Option<CompactionResult>, CompactError> {
+        let mut fold = self.hold(session);
+        let mut operation = self.begin(session, model, signal, agent, &mut fold).await?;
+        operation.focus = options.instructions.as_deref();
+        let retain = options.retain_tokens.unwrap_or(0);
+        operation.reduce(&mut fold, retain).await
+    }
+
+    /// Forget what was folded of a session that will not be used again.
+    pub fn forget(&self, session_id: &str) {
+        self.folds.borrow_mut().remove(session_id);
+    }
+
+    fn reader<'a, S: SessionLog>(&self, session: &'a S) -> Reader<'a, S> {
+        Reader {
+            session,
+            pricing: self.settings.pricing(),
+        }
+    }
+
+    /// Bring the fold up to date and settle what the operation works with.
+    async fn begin<'a, S: SessionLog, M: Model<S>>(
+        &'a self,
+        session: &'a S,
+        model: &'a M,
+        signal: Option<&'a M::Signal>,
+        agent: &AgentContext,
+        fold: &mut Fold,
+    ) -> Result<Operation<'a, S, M>, CompactError> {
+        if signal.is_some_and(AbortSignal::aborted) {
+            return Err(CompactError::Aborted);
+        }
+        let reader = self.reader(session);
+        reader.catch_up(fold).await?;
+        let header = fold.header.as_ref();
+        let route = agent.route.clone().or(header.map(|h| h.route.clone()));
+        let policy = self.settings.policy_for(route.as_ref());
+        let window = match (agent.context_window, &route) {
+            (Some(window), _) => Some(window),
+            (None, Some(route)) => model.describe_model(route).await.map(|m| m.context_window),
+            (None, None) => None,
+        };
+        let budgets = policy.budgets(window.unwrap_or(self.settings.fallback_window()))?;
+        // What the caller does not say, the log's newest request header does.
+        let overhead = match agent.tools_tokens {
+            0 => header.map_or(0, |h| h.overhead_tokens),
+            tools => tools,
+        };
+        Ok(Operation {
+            reader,
+            model,
+            signal,
+            settings: &self.settings,
+            policy,
+            budgets,
+            route,
+            overhead,
+            focus: None,
+        })
+    }
+
+    /// Take a session's fold out, and put it back when it is dropped.
+    fn hold<S: SessionLog>(&self, session: &S) -> Held<'_> {
+        let id = session.id();
+        let fold = self.folds.borrow_mut().remove(&id).unwrap_or_default();
+        Held {
+            folds: &self.folds,
+            id,
+            fold,
+        }
+    }
+}
+
+impl<S: SessionLog, M: Model<S>> Operation<'_, S, M> {
+    /// Count what the caller sends besides the surface.
+    fn request(mut self, system_prompt: &str, prefix: &[Message]) -> Self {
+        let pricing = self.reader.pricing;
+        if !system_prompt.is_empty() {
+            self.overhead = self.overhead.saturating_add(pricing.text(system_prompt));
+        }
+        let prefix = prefix.iter().map(|m| pricing.message(&m.content));
+        self.overhead = prefix.fold(self.overhead, u32::saturating_add);
+        self
+    }
+
+    fn measurement(&self, fold: &Fold) -> Measurement {
+        let surface_tokens = u32::try_from(fold.surface_tokens).unwrap_or(u32::MAX);
+        Measurement {
+            total_tokens: surface_tokens.saturating_add(self.overhead),
+            surface_tokens,
+            threshold_tokens: self.budgets.threshold,
+            retain_tokens: self.budgets.retain,
+            context_window: self.budgets.window,
+            nodes: fold.nodes.len() as u32,
+        }
+    }
+
+    /// Compact until the next request is below the threshold.
+    async fn relieve(&self, fold: &mut Fold) -> Result<Option<CompactionResult>, CompactError> {
+        commit::check_lock(fold)?;
+        let threshold = self.budgets.threshold;
+        if self.measurement(fold).total_tokens < threshold {
+            return Ok(None);
+        }
+        if self.overhead >= threshold {
+            return Err(CompactError::Irreducible((self.overhead, threshold)));
+        }
+        let mut last = None;
+        for _ in 0..=self.policy.compaction_retries {
+            let Some(result) = self.reduce(fold, self.budgets.retain).await? else {
+                break;
+            };
+            if result.after.total_tokens < threshold {
+                return Ok(Some(result));
+            }
+            last = Some(result.after.total_tokens);
+        }
+        match last {
+            None => Ok(None),
+            Some(total) => Err(CompactError::NotConverged((total, threshold))),
+        }
+    }
+
+    /// Compact all but the newest `retain` tokens, once. None where nothing can
+    /// be cut off.
+    async fn reduce(
+        &self,
+        fold: &mut Fold,
+        retain: u32,
+    ) -> Result<Option<CompactionResult>, CompactError> {
+        let count = nodes_to_compact(&fold.nodes, &Pairing::of(fold), retain);
+        let Some(last) = count.and_then(|count| count.checked_sub(1)) else {
+            return Ok(None);
+        };
+        let range = SurfaceRange {
+            start: fold.nodes[0].seq,
+            end: fold.nodes[last].seq,
+        };
+        self.compact(fold, range).await.map(Some)
+    }
+
+    /// The whole of one compaction.
+    async fn compact(
+        &self,
+        fold: &mut Fold,
+        range: SurfaceRange,
+    ) -> Result<CompactionResult, CompactError> {
+        let before = self.measurement(fold);
+        let started = commit::begin(&self.reader, fold, range).await?;
+        let result = self.replace(fold, range, &started, before).await;
+        if let Err(error) = &result {
+            commit::abandon(&self.reader, fold, &started, error).await;
+        }
+        let result = result?;
+        self.reader.session.flush().await?;
+        Ok(result)
+    }
+
+    /// Between the lock and its release: summarise, accept, land.
+    async fn replace(
+        &self,
+        fold: &mut Fold,
+        range: SurfaceRange,
+        started: &Started,
+        before: Measurement,
+    ) -> Result<CompactionResult, CompactError> {
+        let first = fold.position(range.start).unwrap_or_default();
+        let nodes = &fold.nodes[first..first + started.nodes.len()];
+        let shadowed: u64 = nodes.iter().map(|node| u64::from(node.tokens)).sum();
+        let shadowed_token_count = u32::try_from(shadowed).unwrap_or(u32::MAX);
+        let pins: Vec<Seq> = nodes.iter().flat_map(|n| n.pins.iter().copied()).collect();
+        let calls = nodes.iter().flat_map(|node| &node.links);
+        let removed_call_ids = calls
+            .filter_map(|link| match link {
+                Link::Call(id) => Some(id.clone()),
+                Link::Result(_) => None,
+            })
+            .collect();
+
+        let mut pairing = Pairing::of(fold);
+        let events = self.reader.nodes(&started.nodes).await?;
+        let entry = |(event, at): (_, usize)| -> Entry {
+            let event: &crate::session::Event = event;
+            Entry {
+                seq: event.seq,
+                text: transcript::entry(event, &std::mem::take(&mut pairing.dead[at])),
+            }
+        };
+        let entries = events.iter().zip(first..).map(entry).collect();
+        let pinned = self.pinned(&pins).await?;
+        let summariser = Summariser {
+            session: self.reader.session,
+            model: self.model,
+            signal: self.signal,
+            pricing: self.reader.pricing,
+            policy: &self.policy,
+            route: self.summarization_route(),
+            fallback_window: self.budgets.window,
+            focus: self.settings.instructions().into_iter().chain(self.focus).collect(),
+        };
+        let made = summariser.transcript(entries).await?;
+
+        let checkpoint = checkpoint::frame(&made.content, pinned);
+        let framed = self.reader.pricing.message(&checkpoint);
+        acceptance::accept_size(framed, shadowed_token_count)?;
+        if self.signal.is_some_and(AbortSignal::aborted) {
+            return Err(CompactError::Aborted);
+        }
+        let record = CompactSummary {
+            summary: made.content.clone(),
+            shadowed_range: range,
+            shadowed_seqs: started.nodes.clone(),
+            shadowed_token_count,
+            model: made.model,
+            max_tokens: made.max_tokens,
+            usage: made.usage,
+        };
+        let landed = commit::land(&self.reader, fold, started, record, checkpoint).await?;
+        self.reader.catch_up(fold).await?;
+        Ok(CompactionResult {
+            start_seq: started.seq,
+            summary_seq: landed.summary_seq,
+            end_seq: landed.end_seq,
+            summary: made.content,
+            shadowed_range: range,
+            shadowed_seqs: started.nodes.clone(),
+            shadowed_token_count,
+            removed_call_ids,
+            elided_seqs: made.elided,
+            before,
+            after: self.measurement(fold),
+        })
+    }
+
+    /// What the pinned messages among the range say.
+    async fn pinned(&self, pins: &[Seq]) -> Result<Vec<ContentBlock>, CompactError> {
+        let events = self.reader.nodes(pins).await?;
+        let content = events.into_iter().map(|event| match event.payload {
+            Payload::UserMessage(message) => message.content,
+            _ => Vec::new(),
+        });
+        Ok(content.flatten().collect())
+    }
+
+    /// Who summarises: who the configuration says, else the session's own model,
+    /// else whom the host chooses.
+    fn summarization_route(&self) -> Route {
+        let configured = self.policy.summarization_route.clone();
+        configured.or(self.route.clone()).unwrap_or_default()
+    }
+}
+
+/// A fold that is in use.
+struct Held<'a> {
+    folds: &'a RefCell<BTreeMap<String, Fold>>,
+    id: String,
+    fold: Fold,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let id = std::mem::take(&mut self.id);
+        let fold = std::mem::take(&mut self.fold);
+        self.folds.borrow_mut().insert(id, fold);
+    }
+}
+
+impl Deref for Held<'_> {
+    type Target = Fold;
+    fn deref(&self) -> &Fold {
+        &self.fold
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Fold {
+        &mut self.fold
+    }
+}

@@ -1,0 +1,221 @@
+//! The configuration, checked, with its defaults filled in.
+
+use crate::compact::{Config, ConfigError, Policy};
+use crate::estimate::Pricing;
+use crate::types::Route;
+
+const CONTEXT_WINDOW: u32 = 128_000;
+const THRESHOLD_RATIO: f64 = 0.8;
+/// The default retention, and its share of a window too small for it.
+const RETAIN_TOKENS: u32 = 20_480;
+const RETAIN_RATIO: f64 = 0.16;
+const SUMMARY_MAX_TOKENS: u32 = 2048;
+const COMPACTION_RETRIES: u32 = 1;
+const SUMMARY_RETRIES: u32 = 1;
+const CHARS_PER_TOKEN: f64 = 4.0;
+const IMAGE_TOKENS: u32 = 85;
+
+/// A configuration that can be used.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    config: Config,
+}
+
+/// How much to keep.
+#[derive(Clone, Copy, Debug)]
+enum Retention {
+    Default,
+    Tokens(u32),
+    Ratio(f64),
+}
+
+/// The settings for one model.
+#[derive(Clone, Debug)]
+pub(crate) struct EffectivePolicy {
+    threshold_ratio: f64,
+    retention: Retention,
+    pub summarization_route: Option<Route>,
+    pub summarization_max_tokens: u32,
+    pub compaction_retries: u32,
+    pub summary_retries: u32,
+}
+
+/// What a window allows, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Budgets {
+    pub window: u32,
+    pub threshold: u32,
+    pub retain: u32,
+}
+
+impl Settings {
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        at_least_one("context-window", config.context_window)?;
+        if let Some(ratio) = config.chars_per_token
+            && !(ratio.is_finite() && ratio > 0.0)
+        {
+            return fault("chars-per-token", format!("{ratio} is not above 0"));
+        }
+        check_policy("policy", &config.policy)?;
+        check_ratios("policy", &EffectivePolicy::of(&[&config.policy]))?;
+        for (index, model) in config.model_policies.iter().enumerate() {
+            let key = format!("model-policies[{index}]");
+            if model.route.provider.is_empty() || model.route.model.is_empty() {
+                let message = "a model policy needs both a provider and a model";
+                return fault(&format!("{key}.route"), message);
+            }
+            let earlier = &config.model_policies[..index];
+            if earlier.iter().any(|other| other.route == model.route) {
+                let Route { provider, model } = &model.route;
+                let message = format!("{provider}/{model} has a policy already");
+                return fault(&format!("{key}.route"), message);
+            }
+            let key = format!("{key}.policy");
+            check_policy(&key, &model.policy)?;
+            check_ratios(&key, &EffectivePolicy::of(&[&model.policy, &config.policy]))?;
+        }
+        Ok(Self { config })
+    }
+
+    pub fn pricing(&self) -> Pricing {
+        Pricing {
+            chars_per_token: self.config.chars_per_token.unwrap_or(CHARS_PER_TOKEN),
+            image_tokens: self.config.image_tokens.unwrap_or(IMAGE_TOKENS),
+        }
+    }
+
+    /// The window of a model of which nothing is known.
+    pub fn fallback_window(&self) -> u32 {
+        self.config.context_window.unwrap_or(CONTEXT_WINDOW)
+    }
+
+    pub fn instructions(&self) -> Option<&str> {
+        self.config.instructions.as_deref()
+    }
+
+    /// The settings for a model, its own before the default ones.
+    pub fn policy_for(&self, route: Option<&Route>) -> EffectivePolicy {
+        let own = route.and_then(|route| {
+            let mut policies = self.config.model_policies.iter();
+            policies.find(|model| model.route == *route)
+        });
+        match own {
+            Some(own) => EffectivePolicy::of(&[&own.policy, &self.config.policy]),
+            None => EffectivePolicy::of(&[&self.config.policy]),
+        }
+    }
+}
+
+impl EffectivePolicy {
+    /// The first value that any of `layers` has for each setting. Retention is
+    /// one setting: tokens in an earlier layer displace a ratio in a later one.
+    fn of(layers: &[&Policy]) -> Self {
+        fn first<T>(layers: &[&Policy], get: impl Fn(&Policy) -> Option<T>) -> Option<T> {
+            layers.iter().find_map(|policy| get(policy))
+        }
+        let retention = first(layers, |policy| {
+            let tokens = policy.retain_tokens.map(Retention::Tokens);
+            tokens.or(policy.retain_ratio.map(Retention::Ratio))
+        });
+        Self {
+            threshold_ratio: first(layers, |policy| policy.threshold_ratio)
+                .unwrap_or(THRESHOLD_RATIO),
+            retention: retention.unwrap_or(Retention::Default),
+            // An empty model stands for the session's own.
+            summarization_route: first(layers, |policy| policy.summarization_route.clone())
+                .filter(|route| !route.model.is_empty()),
+            summarization_max_tokens: first(layers, |policy| policy.summarization_max_tokens)
+                .unwrap_or(SUMMARY_MAX_TOKENS),
+            compaction_retries: first(layers, |policy| policy.compaction_retries)
+                .unwrap_or(COMPACTION_RETRIES),
+            summary_retries: first(layers, |policy| policy.summary_retries)
+                .unwrap_or(SUMMARY_RETRIES),
+        }
+    }
+
+    /// What a window allows. The error is a retention that leaves nothing to compact.
+    pub fn budgets(&self, window: u32) -> Result<Budgets, ConfigError> {
+        if window == 0 {
+            return fault("context-window", "a window of 0 tokens holds nothing");
+        }
+        let share = |ratio: f64| (f64::from(window) * ratio).floor() as u32;
+        let threshold = share(self.threshold_ratio).max(1);
+        let (key, retain) = match self.retention {
+            Retention::Tokens(tokens) => ("policy.retain-tokens", tokens),
+            Retention::Ratio(ratio) => ("policy.retain-ratio", share(ratio)),
+            Retention::Default => {
+                let usual = if window < CONTEXT_WINDOW {
+                    share(RETAIN_RATIO)
+                } else {
+                    RETAIN_TOKENS
+                };
+                // Nobody chose this figure: make it fit instead of refusing it.
+                ("policy.retain-tokens", usual.max(1).min(threshold.div_ceil(2)))
+            }
+        };
+        if retain >= threshold && !matches!(self.retention, Retention::Default) {
+            let message =
+                format!("{retain} tokens to keep are not below the threshold of {threshold}");
+            return fault(key, message);
+        }
+        Ok(Budgets {
+            window,
+            threshold,
+            retain,
+        })
+    }
+}
+
+fn fault<T>(key: &str, message: impl Into<String>) -> Result<T, ConfigError> {
+    Err(ConfigError {
+        key: key.into(),
+        message: message.into(),
+    })
+}
+
+fn at_least_one(key: &str, value: Option<u32>) -> Result<(), ConfigError> {
+    match value {
+        Some(0) => fault(key, "0 is not at least 1"),
+        _ => Ok(()),
+    }
+}
+
+fn check_policy(key: &str, policy: &Policy) -> Result<(), ConfigError> {
+    for (name, ratio) in [
+        ("threshold-ratio", policy.threshold_ratio),
+        ("retain-ratio", policy.retain_ratio),
+    ] {
+        if let Some(ratio) = ratio
+            && !(ratio > 0.0 && ratio <= 1.0)
+        {
+            let message = format!("{ratio} is not above 0 and at most 1");
+            return fault(&format!("{key}.{name}"), message);
+        }
+    }
+    if policy.retain_tokens.is_some() && policy.retain_ratio.is_some() {
+        let message = "excludes retain-tokens, but both are set";
+        return fault(&format!("{key}.retain-ratio"), message);
+    }
+    if let Some(route) = &policy.summarization_route
+        && route.model.is_empty()
+        && !route.provider.is_empty()
+    {
+        let message = "names a provider but no model";
+        return fault(&format!("{key}.summarization-route"), message);
+    }
+    at_least_one(
+        &format!("{key}.summarization-max-tokens"),
+        policy.summarization_max_tokens,
+    )
+}
+
+fn check_ratios(key: &str, policy: &EffectivePolicy) -> Result<(), ConfigError> {
+    match policy.retention {
+        Retention::Ratio(retain) if retain >= policy.threshold_ratio => {
+            let threshold = policy.threshold_ratio;
+            let message = format!("{retain} is not below the threshold-ratio of {threshold}");
+            fault(&format!("{key}.retain-ratio"), message)
+        }
+        _ => Ok(()),
+    }
+}
