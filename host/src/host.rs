@@ -54,9 +54,9 @@ impl CompactHost {
     pub async fn compactor(
         &self,
         config: Config,
-        model: impl Model + 'static,
+        model: Arc<dyn Model>,
     ) -> Result<Compactor, Error> {
-        self.build(config, Arc::new(model), None).await
+        self.build(config, model, None).await
     }
 
     /// Make a compactor some of whose steps `hooks` takes over: those that the
@@ -64,10 +64,10 @@ impl CompactHost {
     pub async fn compactor_with_hooks(
         &self,
         config: Config,
-        model: impl Model + 'static,
-        hooks: impl Hooks + 'static,
+        model: Arc<dyn Model>,
+        hooks: Arc<dyn Hooks>,
     ) -> Result<Compactor, Error> {
-        self.build(config, Arc::new(model), Some(Arc::new(hooks))).await
+        self.build(config, model, Some(hooks)).await
     }
 
     async fn build(

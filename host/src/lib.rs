@@ -1,13 +1,23 @@
 //! x
 mod bindings;
 mod error;
+mod event_json;
 mod host;
 mod imports;
+mod jsonl;
 mod model;
+mod offline;
+mod pi;
+mod providers;
 mod session;
+mod session_file;
 pub mod types;
 pub use error::Error;
 pub use host::*;
+pub use jsonl::*;
 pub use model::*;
+pub use offline::OfflineModel;
+pub use providers::ProviderModel;
 pub use session::*;
+pub use session_file::{SessionFormat, copy_as_log};
 pub use tokio_util::sync::CancellationToken;

@@ -54,7 +54,7 @@ impl Settings {
         if let Some(ratio) = config.chars_per_token
             && !(ratio.is_finite() && ratio > 0.0)
         {
-            return fault("chars-per-token", format!("{ratio} is not above 0"));
+            return fault("chars-per-token", "it must be above 0");
         }
         check_policy("policy", &config.policy)?;
         check_ratios("policy", &EffectivePolicy::of(&[&config.policy]))?;
@@ -166,6 +166,7 @@ impl EffectivePolicy {
     }
 }
 
+// Ratios are never printed: formatting floats would add a tenth to the component.
 fn fault<T>(key: &str, message: impl Into<String>) -> Result<T, ConfigError> {
     Err(ConfigError {
         key: key.into(),
@@ -175,7 +176,7 @@ fn fault<T>(key: &str, message: impl Into<String>) -> Result<T, ConfigError> {
 
 fn at_least_one(key: &str, value: Option<u32>) -> Result<(), ConfigError> {
     match value {
-        Some(0) => fault(key, "0 is not at least 1"),
+        Some(0) => fault(key, "it must be at least 1"),
         _ => Ok(()),
     }
 }
@@ -188,8 +189,7 @@ fn check_policy(key: &str, policy: &Policy) -> Result<(), ConfigError> {
         if let Some(ratio) = ratio
             && !(ratio > 0.0 && ratio <= 1.0)
         {
-            let message = format!("{ratio} is not above 0 and at most 1");
-            return fault(&format!("{key}.{name}"), message);
+            return fault(&format!("{key}.{name}"), "it must be above 0 and at most 1");
         }
     }
     if policy.retain_tokens.is_some() && policy.retain_ratio.is_some() {
@@ -212,9 +212,7 @@ fn check_policy(key: &str, policy: &Policy) -> Result<(), ConfigError> {
 fn check_ratios(key: &str, policy: &EffectivePolicy) -> Result<(), ConfigError> {
     match policy.retention {
         Retention::Ratio(retain) if retain >= policy.threshold_ratio => {
-            let threshold = policy.threshold_ratio;
-            let message = format!("{retain} is not below the threshold-ratio of {threshold}");
-            fault(&format!("{key}.retain-ratio"), message)
+            fault(&format!("{key}.retain-ratio"), "it must be below the threshold-ratio")
         }
         _ => Ok(()),
     }

@@ -1,0 +1,118 @@
+//! `harness-compact measure`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use harness_compact_host::types::{AgentContext, Config, NodeKind, SurfaceNode};
+use harness_compact_host::{
+    CompactHost, JsonlLog, OfflineModel, SessionFormat, SessionLog, copy_as_log,
+};
+use serde_json::{Value, json};
+
+use super::{Format, Outcome, grouped, measurement_json, told, warn_of_torn_tail};
+
+/// What to measure, and how.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// The session file.
+    session: PathBuf,
+    /// How it is written.
+    #[arg(long, value_enum, default_value = "auto")]
+    format: Format,
+    /// The model's window in tokens [default: 128000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    context_window: Option<u32>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measure a session file; it is not written to.
+pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
+    let session = &arguments.session;
+    // What is no log yet is made one for as long as it takes.
+    let scratch = tempfile::tempdir()?;
+    let log = match arguments.format.of(session)? {
+        SessionFormat::Log => JsonlLog::open(session).map_err(told)?,
+        format => {
+            let copy = scratch.path().join("session.jsonl");
+            warn_of_torn_tail(session, copy_as_log(session, format, &copy).map_err(told)?.as_ref());
+            JsonlLog::open(copy).map_err(told)?
+        }
+    };
+    warn_of_torn_tail(session, log.torn_tail().as_ref());
+    let log: Arc<dyn SessionLog> = Arc::new(log);
+    let agent = AgentContext {
+        context_window: arguments.context_window,
+        ..AgentContext::default()
+    };
+    let host = CompactHost::new()?;
+    let mut compactor = host.compactor(Config::default(), Arc::new(OfflineModel)).await?;
+    let measurement = compactor.measure(&log, &agent, "", &[]).await?;
+    let surface = compactor.surface(&log).await?;
+
+    if arguments.json {
+        let mut object = measurement_json(&measurement);
+        object["retainTokens"] = json!(measurement.retain_tokens);
+        object["surface"] = surface.iter().map(node_json).collect();
+        println!("{object}");
+        return Ok(Outcome::Done);
+    }
+    println!(
+        "{} tokens of a window of {} (compaction from {} on); the surface is {} nodes, {} tokens",
+        grouped(measurement.total_tokens),
+        grouped(measurement.context_window),
+        grouped(measurement.threshold_tokens),
+        measurement.nodes,
+        grouped(measurement.surface_tokens),
+    );
+    println!("{:>8}  {:12} {:>9}  cut before it", "seq", "kind", "tokens");
+    for node in &surface {
+        let cut = if node.balanced_before { "balanced" } else { "parts a pair" };
+        let (seq, kind, tokens) = (node.seq, kind_name(node.kind), grouped(node.tokens));
+        println!("{seq:>8}  {kind:12} {tokens:>9}  {cut}{}", remarks(node));
+    }
+    Ok(Outcome::Done)
+}
+
+fn node_json(node: &SurfaceNode) -> Value {
+    json!({
+        "seq": node.seq,
+        "kind": kind_name(node.kind),
+        "tokens": node.tokens,
+        "balancedBefore": node.balanced_before,
+        "openCalls": node.open_calls,
+        "deadCalls": node.dead_calls,
+        "orphanedResults": node.orphaned_results,
+        "pinned": node.pinned,
+    })
+}
+
+fn kind_name(kind: NodeKind) -> &'static str {
+    match kind {
+        NodeKind::User => "user",
+        NodeKind::Assistant => "assistant",
+        NodeKind::ToolResult => "tool-result",
+        NodeKind::Context => "context",
+        NodeKind::Steering => "steering",
+        NodeKind::Checkpoint => "checkpoint",
+    }
+}
+
+fn remarks(node: &SurfaceNode) -> String {
+    let mut remarks = String::new();
+    for (what, ids) in [
+        ("waiting for", &node.open_calls),
+        ("interrupted", &node.dead_calls),
+        ("without its call", &node.orphaned_results),
+    ] {
+        if !ids.is_empty() {
+            remarks.push_str(&format!("; {what}: {}", ids.join(", ")));
+        }
+    }
+    if node.pinned {
+        remarks.push_str("; pinned");
+    }
+    remarks
+}
