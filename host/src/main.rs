@@ -2,6 +2,7 @@
 
 mod command;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -32,12 +33,21 @@ async fn main() -> ExitCode {
         Command::Compact(arguments) => compact::run(arguments).await,
         Command::Measure(arguments) => measure::run(arguments).await,
     };
-    match outcome {
-        Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::NothingToDo) => ExitCode::from(3),
+    let (output, code) = match outcome {
+        Ok(Outcome::Done(output)) => (output, ExitCode::SUCCESS),
+        Ok(Outcome::NothingToDo(output)) => (output, ExitCode::from(3)),
         Err(error) => {
             eprintln!("harness-compact: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match writeln!(io::stdout(), "{output}") {
+        // Whoever reads has read enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => code,
+        Err(error) => {
+            eprintln!("harness-compact: {error}");
             ExitCode::FAILURE
         }
+        Ok(()) => code,
     }
 }

@@ -133,13 +133,12 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
 
     let Some(result) = compacted else {
         let why = why_nothing(&arguments, &before);
-        if arguments.json {
+        return Ok(Outcome::NothingToDo(if arguments.json {
             let before = measurement_json(&before);
-            println!("{}", json!({"before": before, "result": null, "reason": why}));
+            json!({"before": before, "result": null, "reason": why}).to_string()
         } else {
-            println!("Nothing to do: {why}.");
-        }
-        return Ok(Outcome::NothingToDo);
+            format!("Nothing to do: {why}.")
+        }));
     };
     let out = match target {
         Some((copy, out)) => {
@@ -150,12 +149,11 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         None => session.clone(),
     };
     let events = read_all(&*log).await?;
-    if arguments.json {
-        println!("{}", report_json(&arguments, &result, &events, &out));
+    Ok(Outcome::Done(if arguments.json {
+        report_json(&arguments, &result, &events, &out).to_string()
     } else {
-        print!("{}", report(&result, &events, &out));
-    }
-    Ok(Outcome::Done)
+        report(&result, &events, &out)
+    }))
 }
 
 /// A copy of the session, and the place it goes to when it is done.
@@ -331,7 +329,7 @@ fn report(result: &CompactionResult, events: &[Event], out: &Path) -> String {
     format!(
         "Replaced {} of {} nodes, events {} to {}: {} tokens became {}.\n\
          The next request: {} tokens before, {} after; the window holds {}.\n\
-         Written to {}: {} events, {} of them kept without a place in the log.\n\n{}\n",
+         Written to {}: {} events{}.\n\n{}",
         result.shadowed_seqs.len(),
         before.nodes,
         result.shadowed_range.start,
@@ -343,7 +341,10 @@ fn report(result: &CompactionResult, events: &[Event], out: &Path) -> String {
         grouped(before.context_window),
         out.display(),
         events.len(),
-        count_others(events),
+        match count_others(events) {
+            0 => String::new(),
+            others => format!(", {others} of them kept lines that have no place in a log"),
+        },
         summary_text(result),
     )
 }

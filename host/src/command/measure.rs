@@ -56,10 +56,9 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         let mut object = measurement_json(&measurement);
         object["retainTokens"] = json!(measurement.retain_tokens);
         object["surface"] = surface.iter().map(node_json).collect();
-        println!("{object}");
-        return Ok(Outcome::Done);
+        return Ok(Outcome::Done(object.to_string()));
     }
-    println!(
+    let mut table = format!(
         "{} tokens of a window of {} (compaction from {} on); the surface is {} nodes, {} tokens",
         grouped(measurement.total_tokens),
         grouped(measurement.context_window),
@@ -67,13 +66,14 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         measurement.nodes,
         grouped(measurement.surface_tokens),
     );
-    println!("{:>8}  {:12} {:>9}  cut before it", "seq", "kind", "tokens");
+    table.push_str(&format!("\n{:>8}  {:12} {:>9}  cut before it", "seq", "kind", "tokens"));
     for node in &surface {
         let cut = if node.balanced_before { "balanced" } else { "parts a pair" };
         let (seq, kind, tokens) = (node.seq, kind_name(node.kind), grouped(node.tokens));
-        println!("{seq:>8}  {kind:12} {tokens:>9}  {cut}{}", remarks(node));
+        let remarks = remarks(node);
+        table.push_str(&format!("\n{seq:>8}  {kind:12} {tokens:>9}  {cut}{remarks}"));
     }
-    Ok(Outcome::Done)
+    Ok(Outcome::Done(table))
 }
 
 fn node_json(node: &SurfaceNode) -> Value {

@@ -11,12 +11,12 @@ use harness_compact_host::types::{Event, Measurement, Payload, SessionError};
 use harness_compact_host::{SessionFormat, SessionLog, TornTail};
 use serde_json::{Value, json};
 
-/// How a command ended that did not fail.
+/// How a command ended that did not fail, and what it prints.
 pub enum Outcome {
     /// It did what it was asked to.
-    Done,
+    Done(String),
     /// There was nothing to do.
-    NothingToDo,
+    NothingToDo(String),
 }
 
 /// The session file's format, as given.
@@ -64,9 +64,9 @@ pub async fn read_all(log: &dyn SessionLog) -> anyhow::Result<Vec<Event>> {
     Ok(events)
 }
 
-/// How many events have no place in a log but are kept.
+/// How many events are kept lines of another format that have no place in a log.
 pub fn count_others(events: &[Event]) -> usize {
-    let other = |event: &&Event| matches!(event.payload, Payload::Other(_));
+    let other = |event: &&Event| matches!(&event.payload, Payload::Other(kind) if kind.starts_with("pi/"));
     events.iter().filter(other).count()
 }
 

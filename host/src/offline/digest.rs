@@ -11,6 +11,7 @@ use crate::types::{ContentBlock, Payload, ResultBlock, ToolCall, ToolResult};
 const REQUEST_CHARS: usize = 700;
 const MESSAGE_CHARS: usize = 600;
 const LINE_CHARS: usize = 200;
+const EARLIER_CHARS: usize = 900;
 /// A request below this is told after the others.
 const SHORT_CHARS: usize = 16;
 
@@ -269,31 +270,32 @@ impl Digest {
         let start = text.find("<compacted-summary>").map_or(0, |at| at + "<compacted-summary>".len());
         let end = text.rfind("</compacted-summary>").unwrap_or(text.len());
         let body = text.get(start..end).unwrap_or(text);
-        // Under headings of its own a checkpoint is context, told with them.
-        let (mut section, mut foreign) = (LAST_SECTION, String::new());
+        // Under headings of its own a checkpoint is context, told heading by heading.
+        let (mut section, mut foreign) = (LAST_SECTION, false);
         for line in body.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
             if let Some(heading) = line.strip_prefix('#') {
                 let heading = heading.trim_start_matches('#').trim();
-                match SECTIONS.iter().position(|known| *known == heading) {
-                    Some(known) => (section, foreign) = (known, String::new()),
-                    None => (section, foreign) = (LAST_SECTION, format!("{heading}: ")),
+                let known = SECTIONS.iter().position(|known| *known == heading);
+                (section, foreign) = (known.unwrap_or(LAST_SECTION), known.is_none());
+                if foreign {
+                    self.earlier[section].push(format!("{heading}:"));
                 }
                 continue;
             }
             let items = &mut self.earlier[section];
             let skipped = line == "(none)" || line.ends_with(" more left out)") || line.contains(NOTE);
-            match line.strip_prefix("- ").or(line.strip_prefix("* ")) {
+            match (line.strip_prefix("- ").or(line.strip_prefix("* ")), items.last_mut()) {
                 _ if skipped => {}
-                Some(item) => items.push(format!("{foreign}{item}")),
                 // A line that belongs to the item before it.
-                None if line.starts_with(' ') && !items.is_empty() => {
-                    if let Some(item) = items.last_mut() {
-                        item.push('\n');
-                        item.push_str(line);
-                    }
+                (item, Some(last)) if foreign || (item.is_none() && line.starts_with(' ')) => {
+                    last.push_str(if foreign { "\n  " } else { "\n" });
+                    last.push_str(line);
                 }
-                None => items.push(format!("{foreign}{line}")),
+                (item, _) => items.push(item.unwrap_or(line).to_owned()),
             }
+        }
+        for item in self.earlier.iter_mut().flatten() {
+            *item = clip(item, EARLIER_CHARS);
         }
     }
 
