@@ -15,7 +15,10 @@ fn main() -> Result<()> {
     let workspace = host.parent().context("the host lies in the workspace")?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     for input in ["wit", "guest", "Cargo.toml", "Cargo.lock"] {
-        println!("cargo::rerun-if-changed={}", workspace.join(input).display());
+        println!(
+            "cargo::rerun-if-changed={}",
+            workspace.join(input).display()
+        );
     }
     let module = build_guest(workspace, &out.join("guest"))?;
     let component = ComponentEncoder::default()
@@ -31,7 +34,13 @@ fn build_guest(workspace: &Path, target_dir: &Path) -> Result<PathBuf> {
     check_target()?;
     let mut cargo = Command::new(env::var("CARGO")?);
     cargo
-        .args(["build", "--package", "harness-compact-guest", "--profile", "component"])
+        .args([
+            "build",
+            "--package",
+            "harness-compact-guest",
+            "--profile",
+            "component",
+        ])
         .args(["--target", TARGET])
         .arg("--target-dir")
         .arg(target_dir)

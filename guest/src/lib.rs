@@ -28,7 +28,9 @@ impl Guest for Component {
 struct Compactor(engine::Compactor);
 
 impl GuestCompactor for Compactor {
-    fn create(config: Config) -> Result<bindings::exports::harness::compact::compact::Compactor, ConfigError> {
+    fn create(
+        config: Config,
+    ) -> Result<bindings::exports::harness::compact::compact::Compactor, ConfigError> {
         let compactor = engine::Compactor::new(config)?;
         Ok(bindings::exports::harness::compact::compact::Compactor::new(Compactor(compactor)))
     }
@@ -41,11 +43,13 @@ impl GuestCompactor for Compactor {
         session_prefix: Vec<Message>,
     ) -> Result<Measurement, CompactError> {
         let (log, model) = (Log(session), Model);
-        run(self.0.measure(&log, &model, &agent, &full_system_prompt, &session_prefix))
+        run(self
+            .0
+            .measure(&log, &model, &agent, &full_system_prompt, &session_prefix))
     }
 
     fn surface(&self, session: &Session) -> Result<Vec<SurfaceNode>, CompactError> {
-        run(self.0.surface(&Log(session)))
+        run(self.0.surface(&Log(session), &Model))
     }
 
     fn compact_if_needed(
@@ -77,7 +81,9 @@ impl GuestCompactor for Compactor {
         signal: Option<&AbortSignal>,
     ) -> Result<CompactionResult, CompactError> {
         let (log, model, signal) = (Log(session), Model, signal.map(Signal));
-        run(self.0.compact_region(&log, &model, range, &agent, signal.as_ref()))
+        run(self
+            .0
+            .compact_region(&log, &model, range, &agent, signal.as_ref()))
     }
 
     fn compact_now(
@@ -88,7 +94,9 @@ impl GuestCompactor for Compactor {
         signal: Option<&AbortSignal>,
     ) -> Result<Option<CompactionResult>, CompactError> {
         let (log, model, signal) = (Log(session), Model, signal.map(Signal));
-        run(self.0.compact_now(&log, &model, &agent, &options, signal.as_ref()))
+        run(self
+            .0
+            .compact_now(&log, &model, &agent, &options, signal.as_ref()))
     }
 
     fn forget(&self, session_id: String) {
@@ -119,7 +127,11 @@ impl engine::SessionLog for Log<'_> {
         self.0.read(start, limit)
     }
 
-    async fn append(&self, drafts: &[Draft], expected_head: Option<Seq>) -> Result<Seq, SessionError> {
+    async fn append(
+        &self,
+        drafts: &[Draft],
+        expected_head: Option<Seq>,
+    ) -> Result<Seq, SessionError> {
         self.0.append(drafts, expected_head)
     }
 
@@ -163,7 +175,10 @@ impl<'a> engine::Model<Log<'a>> for Model {
         llm_stream::stream(session.0, options, signal.map(|signal| signal.0)).map(Generation)
     }
 
-    async fn estimate_content_tokens(&self, groups: &[Vec<ContentBlock>]) -> Result<Vec<u32>, String> {
+    async fn estimate_content_tokens(
+        &self,
+        groups: &[Vec<ContentBlock>],
+    ) -> Result<Vec<u32>, String> {
         hooks::estimate_content_tokens(groups)
     }
 
@@ -176,4 +191,3 @@ impl<'a> engine::Model<Log<'a>> for Model {
         hooks::summarize(session.0, transcript, signal.map(|signal| signal.0))
     }
 }
-

@@ -37,7 +37,9 @@ impl CompactError {
             }
             Self::Changed => "the range changed while it was being summarised".into(),
             Self::Aborted => "aborted".into(),
-            Self::SummaryRejected(why) => format!("the summary was not accepted: {}", why.describe()),
+            Self::SummaryRejected(why) => {
+                format!("the summary was not accepted: {}", why.describe())
+            }
             Self::Model(error) => format!("the model call failed: {}", error.describe()),
             Self::Session(error) => error.describe(),
             Self::NotConverged((tokens, threshold)) => format!(
@@ -46,7 +48,9 @@ impl CompactError {
             Self::Irreducible((tokens, threshold)) => format!(
                 "system prompt, tools and session prefix alone take {tokens} tokens; the threshold is {threshold}"
             ),
-            Self::Config(ConfigError { key, message }) => format!("configuration: {key}: {message}"),
+            Self::Config(ConfigError { key, message }) => {
+                format!("configuration: {key}: {message}")
+            }
             Self::Hook(HookError { hook, message }) => format!("hook {hook}: {message}"),
             Self::Other(why) => why.clone(),
         }

@@ -91,7 +91,9 @@ fn read_event(line: &Value, kind: &str) -> Result<Event, String> {
 }
 
 fn read_payload(kind: &str, data: &Value) -> Result<Payload, String> {
-    let name = kind.strip_prefix("compaction/").or(kind.strip_prefix("compact/"));
+    let name = kind
+        .strip_prefix("compaction/")
+        .or(kind.strip_prefix("compact/"));
     Ok(match name {
         Some("start") => Payload::CompactStart(CompactStart {
             turn: turn_or_none(data)?,
@@ -164,8 +166,12 @@ fn read_header(data: &Value) -> Result<RequestHeader, String> {
 /// The envelope's tokens at four code units a token, four for each part.
 fn header_tokens(header: &Value) -> u32 {
     let part = |text: &str| (text.encode_utf16().count() as u32).div_ceil(4) + 4;
-    let system = header["system"].as_str().filter(|system| !system.is_empty());
-    let tools = header.get("tools").filter(|tools| tools.as_array().is_some_and(|t| !t.is_empty()));
+    let system = header["system"]
+        .as_str()
+        .filter(|system| !system.is_empty());
+    let tools = header
+        .get("tools")
+        .filter(|tools| tools.as_array().is_some_and(|t| !t.is_empty()));
     system.map_or(0, part) + tools.map_or(0, |tools| part(&js_json(tools)))
 }
 
@@ -215,7 +221,9 @@ fn read_content(message: &Value) -> Result<Vec<ContentBlock>, String> {
 }
 
 fn blocks(content: &Value) -> Result<Vec<ContentBlock>, String> {
-    let blocks = content.as_array().ok_or("`content` is not a list of blocks")?;
+    let blocks = content
+        .as_array()
+        .ok_or("`content` is not a list of blocks")?;
     blocks.iter().map(read_block).collect()
 }
 
@@ -280,7 +288,10 @@ fn read_surface_op(op: &Value) -> Option<SurfaceOp> {
 
 fn read_range(data: &Value) -> Result<SurfaceRange, String> {
     let range = &data["shadowedRange"];
-    match (range.get("start").and_then(seq), range.get("end").and_then(seq)) {
+    match (
+        range.get("start").and_then(seq),
+        range.get("end").and_then(seq),
+    ) {
         (Some(start), Some(end)) => Ok(SurfaceRange { start, end }),
         _ => Err("`data.shadowedRange` is not a range of seqs".into()),
     }
@@ -357,7 +368,10 @@ fn write_payload<'a>(payload: &'a Payload, stamp: &Stamp) -> (&'a str, Value) {
         Payload::StepEnd(at) => ("step/end", json!({"turn": at.turn, "step": at.step})),
         Payload::RequestHeader(header) => {
             let config = json!({"provider": header.route.provider, "model": header.route.model});
-            ("request/header", json!({"header": {"config": config}, "reason": "change"}))
+            (
+                "request/header",
+                json!({"header": {"config": config}, "reason": "change"}),
+            )
         }
         Payload::UserMessage(user) => {
             let source = match user.source.split_once(':') {
@@ -365,7 +379,8 @@ fn write_payload<'a>(payload: &'a Payload, stamp: &Stamp) -> (&'a str, Value) {
                 _ => json!({"kind": user.source}),
             };
             let mut data = message(&user.content, source);
-            if let (Some(id), Some(source)) = (&stamp.compaction_id, data["source"].as_object_mut()) {
+            if let (Some(id), Some(source)) = (&stamp.compaction_id, data["source"].as_object_mut())
+            {
                 source.insert("compactionId".into(), json!(id));
             }
             if user.pinned {
@@ -390,12 +405,14 @@ fn write_payload<'a>(payload: &'a Payload, stamp: &Stamp) -> (&'a str, Value) {
             let content = [ContentBlock::ToolResult(result.clone())];
             ("tool/result", json!({"message": message(&content, source)}))
         }
-        Payload::ContextMessage(content) => {
-            ("context/message", message(content, json!({"kind": "context"})))
-        }
-        Payload::SteeringMessage(content) => {
-            ("steering/message", message(content, json!({"kind": "user"})))
-        }
+        Payload::ContextMessage(content) => (
+            "context/message",
+            message(content, json!({"kind": "context"})),
+        ),
+        Payload::SteeringMessage(content) => (
+            "steering/message",
+            message(content, json!({"kind": "user"})),
+        ),
         Payload::CompactStart(start) => ("compact/start", json!({"turn": start.turn})),
         Payload::CompactSummary(summary) => ("compact/summary", write_summary(summary)),
         Payload::CompactPrune(prune) => (
@@ -558,7 +575,10 @@ fn mend_surrogates(text: &str) -> String {
             Some(_) => (6, false),
             // An escape of another kind: the character after the backslash goes
             // with it.
-            None => (1 + text[escape + 1..].chars().next().map_or(0, char::len_utf8), false),
+            None => (
+                1 + text[escape + 1..].chars().next().map_or(0, char::len_utf8),
+                false,
+            ),
         };
         at = escape + length;
         out.push_str(if lone { "\\ufffd" } else { &text[escape..at] });
@@ -573,9 +593,11 @@ mod tests {
 
     #[test]
     fn prints_json_as_javascript_does() {
-        let text = r#"{"b":1.0,"10":1e3,"2":"\u00e9\u2028\u0001","a":[1.5e21,-0.0,true,null,0.000001]}"#;
+        let text =
+            r#"{"b":1.0,"10":1e3,"2":"\u00e9\u2028\u0001","a":[1.5e21,-0.0,true,null,0.000001]}"#;
         let value: Value = serde_json::from_str(text).unwrap();
-        let expected = "{\"2\":\"é\u{2028}\\u0001\",\"10\":1000,\"b\":1,\"a\":[1.5e+21,0,true,null,0.000001]}";
+        let expected =
+            "{\"2\":\"é\u{2028}\\u0001\",\"10\":1000,\"b\":1,\"a\":[1.5e+21,0,true,null,0.000001]}";
         assert_eq!(js_json(&value), expected);
     }
 

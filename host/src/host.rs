@@ -119,11 +119,18 @@ macro_rules! call {
         $self.live().await?;
         // Taken out for the time of the call: whatever ends it early, an instance
         // in the middle of something is never called again.
-        let Some(Live { mut store, instance, compactor: $compactor }) = $self.live.take() else {
+        let Some(Live {
+            mut store,
+            instance,
+            compactor: $compactor,
+        }) = $self.live.take()
+        else {
             unreachable!("it was just made");
         };
         let table = &mut store.data_mut().table;
-        let session = table.push(Session($session.clone())).map_err(broken_table)?;
+        let session = table
+            .push(Session($session.clone()))
+            .map_err(broken_table)?;
         let signal: Option<&CancellationToken> = $signal;
         let signal = Signal(signal.cloned().unwrap_or_default());
         let signal = table.push(signal).map_err(broken_table)?;
@@ -138,7 +145,11 @@ macro_rules! call {
         let table = &mut store.data_mut().table;
         table.delete(session).map_err(broken_table)?;
         table.delete(signal).map_err(broken_table)?;
-        $self.live = Some(Live { store, instance, compactor: $compactor });
+        $self.live = Some(Live {
+            store,
+            instance,
+            compactor: $compactor,
+        });
         Ok(outcome?)
     }};
 }
@@ -152,16 +163,21 @@ impl Compactor {
         full_system_prompt: &str,
         session_prefix: &[Message],
     ) -> Result<Measurement, Error> {
-        call!(self, session, None, |guest, store, compactor, log, _signal| {
-            guest.call_measure(
-                store,
-                compactor,
-                log,
-                agent,
-                full_system_prompt,
-                session_prefix,
-            )
-        })
+        call!(
+            self,
+            session,
+            None,
+            |guest, store, compactor, log, _signal| {
+                guest.call_measure(
+                    store,
+                    compactor,
+                    log,
+                    agent,
+                    full_system_prompt,
+                    session_prefix,
+                )
+            }
+        )
     }
 
     /// The surface, node by node, as the backend sees it.
@@ -169,9 +185,12 @@ impl Compactor {
         &mut self,
         session: &Arc<dyn SessionLog>,
     ) -> Result<Vec<SurfaceNode>, Error> {
-        call!(self, session, None, |guest, store, compactor, log, _signal| {
-            guest.call_surface(store, compactor, log)
-        })
+        call!(
+            self,
+            session,
+            None,
+            |guest, store, compactor, log, _signal| { guest.call_surface(store, compactor, log) }
+        )
     }
 
     /// Compact if `trigger` calls for it; none where nothing needs or can be done.
@@ -185,18 +204,23 @@ impl Compactor {
         trigger: Trigger,
         signal: Option<&CancellationToken>,
     ) -> Result<Option<CompactionResult>, Error> {
-        call!(self, session, signal, |guest, store, compactor, log, cancel| {
-            guest.call_compact_if_needed(
-                store,
-                compactor,
-                log,
-                agent,
-                full_system_prompt,
-                session_prefix,
-                trigger,
-                cancel,
-            )
-        })
+        call!(
+            self,
+            session,
+            signal,
+            |guest, store, compactor, log, cancel| {
+                guest.call_compact_if_needed(
+                    store,
+                    compactor,
+                    log,
+                    agent,
+                    full_system_prompt,
+                    session_prefix,
+                    trigger,
+                    cancel,
+                )
+            }
+        )
     }
 
     /// Compact this inclusive range of surface nodes, whatever the pressure.
@@ -207,16 +231,14 @@ impl Compactor {
         agent: &AgentContext,
         signal: Option<&CancellationToken>,
     ) -> Result<CompactionResult, Error> {
-        call!(self, session, signal, |guest, store, compactor, log, cancel| {
-            guest.call_compact_region(
-                store,
-                compactor,
-                log,
-                range,
-                agent,
-                cancel,
-            )
-        })
+        call!(
+            self,
+            session,
+            signal,
+            |guest, store, compactor, log, cancel| {
+                guest.call_compact_region(store, compactor, log, range, agent, cancel)
+            }
+        )
     }
 
     /// Compact on a user's command, whatever the pressure; none where there is
@@ -228,16 +250,14 @@ impl Compactor {
         options: &NowOptions,
         signal: Option<&CancellationToken>,
     ) -> Result<Option<CompactionResult>, Error> {
-        call!(self, session, signal, |guest, store, compactor, log, cancel| {
-            guest.call_compact_now(
-                store,
-                compactor,
-                log,
-                agent,
-                options,
-                cancel,
-            )
-        })
+        call!(
+            self,
+            session,
+            signal,
+            |guest, store, compactor, log, cancel| {
+                guest.call_compact_now(store, compactor, log, agent, options, cancel)
+            }
+        )
     }
 
     /// Make the instance, if there is none.
@@ -256,7 +276,9 @@ impl Compactor {
         let instance = instance.map_err(Error::Backend)?;
         let compactor = instance.harness_compact_compact().compactor();
         let created = compactor.call_create(&mut store, &self.config).await;
-        let compactor = created.map_err(Error::Backend)?.map_err(CompactError::Config)?;
+        let compactor = created
+            .map_err(Error::Backend)?
+            .map_err(CompactError::Config)?;
         self.live = Some(Live {
             store,
             instance,

@@ -207,7 +207,9 @@ impl hooks::Host for State {
         let log = self.log(&session)?;
         let signal = self.signal(signal.as_ref())?;
         Ok(match &self.hooks {
-            Some(hooks) => unless_aborted(&signal, hooks.summarize(&*log, transcript, &signal)).await,
+            Some(hooks) => {
+                unless_aborted(&signal, hooks.summarize(&*log, transcript, &signal)).await
+            }
             None => Err(LlmError::Other("the host has no hooks".into())),
         })
     }

@@ -132,7 +132,8 @@ impl SessionLog for JsonlLog {
     }
 
     async fn read(&self, start: Seq, limit: u32) -> Result<Vec<Event>, SessionError> {
-        self.blocking(move |path, state| state.read(path, start, limit)).await
+        self.blocking(move |path, state| state.read(path, start, limit))
+            .await
     }
 
     async fn append(
@@ -141,7 +142,10 @@ impl SessionLog for JsonlLog {
         expected_head: Option<Seq>,
     ) -> Result<Seq, SessionError> {
         self.blocking(move |path, state| {
-            state.file.lock().map_err(|error| unavailable(path, &error))?;
+            state
+                .file
+                .lock()
+                .map_err(|error| unavailable(path, &error))?;
             let appended = state.append(path, &drafts, expected_head);
             let unlocked = state.file.unlock();
             let first = appended?;
@@ -171,8 +175,13 @@ impl State {
             return Err(SessionError::Corrupt(format!("{}: {why}", path.display())));
         }
         let mut bytes = Vec::new();
-        self.file.seek(SeekFrom::Start(self.taken)).map_err(failed)?;
-        (&self.file).take(size - self.taken).read_to_end(&mut bytes).map_err(failed)?;
+        self.file
+            .seek(SeekFrom::Start(self.taken))
+            .map_err(failed)?;
+        (&self.file)
+            .take(size - self.taken)
+            .read_to_end(&mut bytes)
+            .map_err(failed)?;
         self.torn = None;
         let mut id = None;
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -235,7 +244,10 @@ impl State {
 
     fn read(&mut self, path: &Path, start: Seq, limit: u32) -> Result<Vec<Event>, SessionError> {
         let end = start.saturating_add(limit).min(self.head);
-        let mut row = self.rows.partition_point(|row| row.first <= start).saturating_sub(1);
+        let mut row = self
+            .rows
+            .partition_point(|row| row.first <= start)
+            .saturating_sub(1);
         let mut events = Vec::new();
         while let Some(at) = self.rows.get(row).filter(|at| at.first < end) {
             let mut bytes = vec![0; at.length];
@@ -272,13 +284,17 @@ impl State {
         let mut text = Vec::new();
         if self.taken > 0 {
             let mut last = [0];
-            self.file.seek(SeekFrom::Start(self.taken - 1)).map_err(failed)?;
+            self.file
+                .seek(SeekFrom::Start(self.taken - 1))
+                .map_err(failed)?;
             self.file.read_exact(&mut last).map_err(failed)?;
             if last != *b"\n" {
                 text.push(b'\n');
             }
         }
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         for (draft, seq) in drafts.iter().zip(first..) {
             let stamp = Stamp {
                 time: time.as_millis() as u64,
@@ -291,7 +307,9 @@ impl State {
         }
         // Without what a crash left behind the last whole line.
         self.file.set_len(self.taken).map_err(failed)?;
-        self.file.seek(SeekFrom::Start(self.taken)).map_err(failed)?;
+        self.file
+            .seek(SeekFrom::Start(self.taken))
+            .map_err(failed)?;
         if let Err(error) = self.file.write_all(&text) {
             // All or nothing.
             let _ = self.file.set_len(self.taken);

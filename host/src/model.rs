@@ -5,9 +5,7 @@ use futures_util::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::session::SessionLog;
-use crate::types::{
-    Chunk, ContentBlock, GenerateOptions, LlmError, ModelInfo, Route, Summary,
-};
+use crate::types::{Chunk, ContentBlock, GenerateOptions, LlmError, ModelInfo, Route, Summary};
 
 /// An answer that is being generated. It ends with [`Chunk::Finish`]; one that
 /// ends without was cut off. Dropping it cancels the call.

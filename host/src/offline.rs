@@ -38,7 +38,15 @@ const SHARES: [usize; 8] = [28, 3, 16, 12, 7, 12, 2, 20];
 const DEFAULT_MAX_TOKENS: u32 = 2048;
 
 /// The least that the eight headings and a line of content take, in tokens.
-const LEAST_TOKENS: usize = 160;
+const LEAST_TOKENS: usize = 200;
+
+/// What a section takes besides its heading and its items, in quarter tokens: the
+/// marks around the heading and the line that counts what was left out.
+const SECTION_COST: usize = 36;
+
+/// Sections whose first item is told before all else: where the checkpoint comes
+/// from, what is wanted, what to do.
+const FIRST: [usize; 3] = [7, 0, 6];
 
 /// Condenses by extraction: no key, no network, no model.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,27 +114,38 @@ fn write(digest: &Digest, max_tokens: usize) -> String {
     let worth = (digest.tokens() / 2).max(LEAST_TOKENS);
     let budget = 4 * max_tokens.min(worth);
     let sections = digest.sections();
-    let frame: usize = SECTIONS.iter().map(|heading| cost(heading) + 12).sum();
+    let frame: usize = SECTIONS
+        .iter()
+        .map(|heading| cost(heading) + SECTION_COST)
+        .sum();
     let mut left = budget.saturating_sub(frame);
-    let spendable = left;
     let mut taken = [0; SECTIONS.len()];
-    // First each its share, then what is left over, in order of importance.
-    for shared in [true, false] {
-        for (section, items) in sections.iter().enumerate() {
-            let mut share = match shared {
-                true => spendable * SHARES[section] / 100,
-                false => left,
-            };
-            while let Some(item) = items.get(taken[section]) {
-                let price = cost(item) + 3;
-                if price > share.min(left) {
-                    break;
-                }
-                share -= price;
-                left -= price;
-                taken[section] += 1;
+    let mut take = |section: usize, most_items: usize, mut share: usize| {
+        while let Some(item) = sections[section]
+            .get(taken[section])
+            .filter(|_| taken[section] < most_items)
+        {
+            let price = cost(item) + cost("- \n");
+            if price > share.min(left) {
+                break;
             }
+            share -= price;
+            left -= price;
+            taken[section] += 1;
         }
+        left
+    };
+    // First what must not be missing, then each section its share, then what is
+    // left over in order of importance.
+    let mut spendable = 0;
+    for section in FIRST {
+        spendable = take(section, 1, usize::MAX);
+    }
+    for (section, share) in SHARES.iter().enumerate() {
+        take(section, usize::MAX, spendable * share / 100);
+    }
+    for section in 0..SECTIONS.len() {
+        take(section, usize::MAX, usize::MAX);
     }
     let mut text = String::new();
     for (section, items) in sections.iter().enumerate() {

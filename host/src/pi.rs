@@ -21,7 +21,8 @@ pub(crate) fn convert(lines: Vec<(usize, Value)>) -> Result<Vec<Value>, (usize, 
     let mut log = Log::default();
     for (index, (number, line)) in lines.into_iter().enumerate() {
         let on_path = path.as_ref().is_none_or(|path| path[index]);
-        log.take(index, line, on_path).map_err(|why| (number, why))?;
+        log.take(index, line, on_path)
+            .map_err(|why| (number, why))?;
     }
     Ok(log.lines)
 }
@@ -29,7 +30,13 @@ pub(crate) fn convert(lines: Vec<(usize, Value)>) -> Result<Vec<Value>, (usize, 
 /// Later versions store a tree: entries with parents, of which the branch that
 /// ends in the last one is the session. None for the earlier, linear form.
 fn current_path(lines: &[(usize, Value)]) -> Option<Vec<bool>> {
-    let mut wanted = lines.last()?.1.get("id").filter(|_| lines.len() > 1)?.as_str()?.to_owned();
+    let mut wanted = lines
+        .last()?
+        .1
+        .get("id")
+        .filter(|_| lines.len() > 1)?
+        .as_str()?
+        .to_owned();
     lines.last()?.1.get("parentId")?;
     let mut on_path = vec![false; lines.len()];
     for (index, (_, line)) in lines.iter().enumerate().rev() {
@@ -78,7 +85,12 @@ impl Log {
             "branch_summary" => {
                 let summary = line["summary"].as_str().ok_or("`summary` is missing")?;
                 let text = format!("Summary of a branch that was left: {summary}");
-                self.user(index, json!([{"type": "text", "text": text}]), "plugin", line);
+                self.user(
+                    index,
+                    json!([{"type": "text", "text": text}]),
+                    "plugin",
+                    line,
+                );
             }
             "custom_message" => {
                 let content = content_blocks(&line["content"])?;
@@ -90,8 +102,14 @@ impl Log {
     }
 
     fn message(&mut self, index: usize, mut line: Value) -> Result<(), String> {
-        let message = line["message"].as_object_mut().ok_or("`message` is missing")?;
-        let role = message.get("role").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let message = line["message"]
+            .as_object_mut()
+            .ok_or("`message` is missing")?;
+        let role = message
+            .get("role")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
         match role.as_str() {
             "user" => {
                 let content = content_blocks(&message.remove("content").unwrap_or_default())?;
@@ -134,7 +152,12 @@ impl Log {
             }
             "bashExecution" => {
                 let text = shell_run(message);
-                self.user(index, json!([{"type": "text", "text": text}]), "shell", line);
+                self.user(
+                    index,
+                    json!([{"type": "text", "text": text}]),
+                    "shell",
+                    line,
+                );
             }
             "custom" | "hookMessage" => {
                 let content = content_blocks(&message.remove("content").unwrap_or_default())?;
@@ -149,13 +172,29 @@ impl Log {
     /// A compaction that pi made: its summary stands for all before the first
     /// entry that it kept.
     fn compaction(&mut self, index: usize, line: Value) -> Result<(), String> {
-        let summary = line["summary"].as_str().ok_or("`summary` is missing")?.to_owned();
-        let first_kept = match (line["firstKeptEntryIndex"].as_u64(), line["firstKeptEntryId"].as_str()) {
+        let summary = line["summary"]
+            .as_str()
+            .ok_or("`summary` is missing")?
+            .to_owned();
+        let first_kept = match (
+            line["firstKeptEntryIndex"].as_u64(),
+            line["firstKeptEntryId"].as_str(),
+        ) {
             (Some(index), _) => index as usize,
-            (None, Some(id)) => self.ids.iter().position(|known| known.as_deref() == Some(id)).unwrap_or(index),
-            (None, None) => return Err("neither `firstKeptEntryIndex` nor `firstKeptEntryId`".into()),
+            (None, Some(id)) => self
+                .ids
+                .iter()
+                .position(|known| known.as_deref() == Some(id))
+                .unwrap_or(index),
+            (None, None) => {
+                return Err("neither `firstKeptEntryIndex` nor `firstKeptEntryId`".into());
+            }
         };
-        let count = self.nodes.iter().take_while(|(_, from)| *from < first_kept).count();
+        let count = self
+            .nodes
+            .iter()
+            .take_while(|(_, from)| *from < first_kept)
+            .count();
         let shadowed: Vec<u64> = self.nodes.iter().take(count).map(|(seq, _)| *seq).collect();
         let text = |text: String| json!({"type": "text", "text": text});
         let content = json!([
@@ -232,12 +271,17 @@ fn content_blocks(content: &Value) -> Result<Value, String> {
 
 /// A block of pi's as one of a log's. Fields that the log does not know stay.
 fn block(block: &Value) -> Result<Value, String> {
-    let mut fields = block.as_object().cloned().ok_or("a block is not an object")?;
+    let mut fields = block
+        .as_object()
+        .cloned()
+        .ok_or("a block is not an object")?;
     let missing = |field: &str| format!("a block has no `{field}`");
     match block["type"].as_str().ok_or_else(|| missing("type"))? {
         "text" if !block["text"].is_string() => return Err(missing("text")),
         "thinking" => {
-            let text = fields.remove("thinking").ok_or_else(|| missing("thinking"))?;
+            let text = fields
+                .remove("thinking")
+                .ok_or_else(|| missing("thinking"))?;
             fields.insert("type".into(), json!("reasoning"));
             fields.insert("text".into(), text);
         }
@@ -270,11 +314,18 @@ fn shell_run(message: &Map<String, Value>) -> String {
     }
     if flag("cancelled") {
         told.push_str("\nI cancelled it.");
-    } else if let Some(code) = message.get("exitCode").and_then(Value::as_i64).filter(|code| *code != 0) {
+    } else if let Some(code) = message
+        .get("exitCode")
+        .and_then(Value::as_i64)
+        .filter(|code| *code != 0)
+    {
         told.push_str(&format!("\nIt ended with code {code}."));
     }
     if flag("truncated") {
-        told.push_str(&format!("\nThe output was cut; all of it is in {}.", text("fullOutputPath")));
+        told.push_str(&format!(
+            "\nThe output was cut; all of it is in {}.",
+            text("fullOutputPath")
+        ));
     }
     told
 }

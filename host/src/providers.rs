@@ -52,7 +52,10 @@ impl ProviderModel {
             };
         };
         let kind = known.unwrap_or(AdapterKind::OpenAI);
-        let auth = match kind.default_key_env_name().filter(|name| env::var(name).is_ok()) {
+        let auth = match kind
+            .default_key_env_name()
+            .filter(|name| env::var(name).is_ok())
+        {
             Some(name) => AuthData::from_env(name),
             // A server of one's own may want none; the protocol wants something.
             None => AuthData::from_single("none"),
@@ -79,13 +82,16 @@ impl Model for ProviderModel {
             return Err(LlmError::Refused(why.into()));
         };
         let target = self.target(&options.route.provider, &options.route.model)?;
-        let request = ChatRequest::from_system(prompt.system)
-            .append_message(ChatMessage::user(prompt.user));
+        let request =
+            ChatRequest::from_system(prompt.system).append_message(ChatMessage::user(prompt.user));
         let mut chat = ChatOptions::default().with_capture_usage(true);
         if let Some(max) = options.max_tokens {
             chat = chat.with_max_tokens(max);
         }
-        let response = self.client.exec_chat_stream(target, request, Some(&chat)).await;
+        let response = self
+            .client
+            .exec_chat_stream(target, request, Some(&chat))
+            .await;
         let events = response.map_err(|error| classify(&error))?.stream;
         let chunks = events.flat_map(|event| {
             stream::iter(match event {
@@ -179,9 +185,10 @@ fn classify(error: &genai::Error) -> LlmError {
                 LlmError::Unavailable(told)
             }
         }
-        E::Resolver { .. } | E::RequiresApiKey { .. } | E::NoAuthData { .. } | E::NoAuthResolver { .. } => {
-            LlmError::Refused(format!("no key: {error}"))
-        }
+        E::Resolver { .. }
+        | E::RequiresApiKey { .. }
+        | E::NoAuthData { .. }
+        | E::NoAuthResolver { .. } => LlmError::Refused(format!("no key: {error}")),
         other => LlmError::Other(other.to_string()),
     }
 }

@@ -94,7 +94,12 @@ impl SessionLog for MemoryLog {
         let mut events = self.lock();
         let head = events.len() as Seq;
         check_head(head, expected_head)?;
-        events.extend(drafts.into_iter().zip(head..).map(|(d, seq)| number(d, seq)));
+        events.extend(
+            drafts
+                .into_iter()
+                .zip(head..)
+                .map(|(d, seq)| number(d, seq)),
+        );
         Ok(head)
     }
 

@@ -24,7 +24,9 @@ impl SessionFormat {
     /// Tell a file's format by its first line.
     pub fn detect(path: &Path) -> Result<Self, SessionError> {
         let text = read(path)?;
-        let first = text.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty());
+        let first = text
+            .split(|byte| *byte == b'\n')
+            .find(|line| !line.trim_ascii().is_empty());
         let first = first.and_then(|line| event_json::parse(line.trim_ascii()).ok());
         Ok(match first {
             Some(line) if pi::is_session(&line) => Self::Pi,
@@ -80,7 +82,13 @@ fn parse_lines(path: &Path, text: &[u8]) -> Result<(Lines, Option<TornTail>), Se
             Ok(value) => lines.push((number, value)),
             Err(_) if !line.ends_with(b"\n") => {
                 let bytes = line.len() as u64;
-                return Ok((lines, Some(TornTail { line: number, bytes })));
+                return Ok((
+                    lines,
+                    Some(TornTail {
+                        line: number,
+                        bytes,
+                    }),
+                ));
             }
             Err(why) => return Err(malformed(path, number, &why)),
         }

@@ -45,7 +45,11 @@ mod tests {
         let ContentBlock::Text(first) = &frame[0] else {
             panic!("the first block is text");
         };
-        assert!((321..=324).contains(&utf16_len(first)), "{}", utf16_len(first));
+        assert!(
+            (321..=324).contains(&utf16_len(first)),
+            "{}",
+            utf16_len(first)
+        );
         assert_eq!(pricing.message(&frame), 98);
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::compact::CompactError;
 use crate::fold::Fold;
+use crate::llm::Model;
 use crate::pairing::Pairing;
 use crate::reading::{Reader, corrupt};
 use crate::session::{
@@ -59,8 +60,8 @@ pub(crate) fn check_lock(fold: &Fold) -> Result<(), CompactError> {
 
 /// Take the lock for a compaction of `range`. A lock that nobody will give back
 /// is closed with an error first.
-pub(crate) async fn begin<S: SessionLog>(
-    reader: &Reader<'_, S>,
+pub(crate) async fn begin<S: SessionLog, M: Model<S>>(
+    reader: &Reader<'_, S, M>,
     fold: &mut Fold,
     range: SurfaceRange,
 ) -> Result<Started, CompactError> {
@@ -92,8 +93,8 @@ pub(crate) async fn begin<S: SessionLog>(
 
 /// Land a summary: its record, the checkpoint in place of the range, and the end
 /// marker, in one append or not at all.
-pub(crate) async fn land<S: SessionLog>(
-    reader: &Reader<'_, S>,
+pub(crate) async fn land<S: SessionLog, M: Model<S>>(
+    reader: &Reader<'_, S, M>,
     fold: &mut Fold,
     started: &Started,
     record: CompactSummary,
@@ -124,7 +125,10 @@ pub(crate) async fn land<S: SessionLog>(
         let summary_seq = fold.next;
         drafts[1].sources = [started.seq, summary_seq].into();
         drafts[1].sources.extend(&started.nodes);
-        if append(reader, fold, &drafts, &mut attempts).await?.is_some() {
+        if append(reader, fold, &drafts, &mut attempts)
+            .await?
+            .is_some()
+        {
             let end_seq = summary_seq + 2;
             return Ok(Landed {
                 summary_seq,
@@ -136,8 +140,8 @@ pub(crate) async fn land<S: SessionLog>(
 
 /// Give the lock back without a change. What goes wrong here is not told: the
 /// caller has the error that matters, and a lock that stays is settled later.
-pub(crate) async fn abandon<S: SessionLog>(
-    reader: &Reader<'_, S>,
+pub(crate) async fn abandon<S: SessionLog, M: Model<S>>(
+    reader: &Reader<'_, S, M>,
     fold: &mut Fold,
     started: &Started,
     why: &CompactError,
@@ -167,8 +171,8 @@ fn end(turn: Option<u32>, error: Option<String>) -> Draft {
 
 /// Append at the head that `fold` stands at. None where the log has moved on;
 /// the fold has then caught up.
-async fn append<S: SessionLog>(
-    reader: &Reader<'_, S>,
+async fn append<S: SessionLog, M: Model<S>>(
+    reader: &Reader<'_, S, M>,
     fold: &mut Fold,
     drafts: &[Draft],
     attempts: &mut u32,

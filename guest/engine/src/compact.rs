@@ -30,6 +30,7 @@ contract_enum! {
 
 /// Limits in code points for rewriting oversized tool results without a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PruneConfig {
     /// Results with more text than this are rewritten. Default 8192.
     pub threshold_chars: Option<u32>,
@@ -41,6 +42,7 @@ pub struct PruneConfig {
 
 /// The settings that can differ by model. Every absent field takes its default.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Policy {
     /// Share of the window at which compaction starts. Default 0.8.
     pub threshold_ratio: Option<f64>,
@@ -60,6 +62,7 @@ pub struct Policy {
 
 /// A policy for one model, over the default one.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ModelPolicy {
     /// The model that it is for: both names, exactly.
     pub route: Route,
@@ -69,6 +72,7 @@ pub struct ModelPolicy {
 
 /// Which steps the host takes over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct HookSet {
     /// Call `estimate_content_tokens` instead of estimating.
     pub estimate_content_tokens: bool,
@@ -78,6 +82,7 @@ pub struct HookSet {
 
 /// The settings of a compactor. Every absent field takes its default.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Config {
     /// Window where neither the caller nor the host knows it. Default 128000.
     pub context_window: Option<u32>,
@@ -107,6 +112,7 @@ pub struct Config {
 
 /// A setting that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ConfigError {
     /// The setting at fault, by its WIT name, such as `policy.retain-tokens`.
     pub key: String,
@@ -116,6 +122,7 @@ pub struct ConfigError {
 
 /// What a caller knows of the agent whose session this is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AgentContext {
     /// Where its next request goes. Absent: the log's newest request header.
     pub route: Option<Route>,
@@ -139,6 +146,7 @@ contract_enum! {
 
 /// What the next request is made of, in estimated tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Measurement {
     /// Session prefix, surface, system prompt and tools.
     pub total_tokens: u32,
@@ -174,6 +182,7 @@ contract_enum! {
 
 /// One node of the surface.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SurfaceNode {
     /// Its event.
     pub seq: Seq,
@@ -195,6 +204,7 @@ pub struct SurfaceNode {
 
 /// What a compaction did.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CompactionResult {
     /// Seq of the `CompactStart` event.
     pub start_seq: Seq,
@@ -222,6 +232,7 @@ pub struct CompactionResult {
 
 /// How to compact on a user's command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NowOptions {
     /// What the user wants the summary to dwell on.
     pub instructions: Option<String>,
@@ -231,6 +242,7 @@ pub struct NowOptions {
 
 /// Why a summary was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Rejection {
     /// No text that is more than white space.
     Empty,
@@ -244,6 +256,7 @@ pub enum Rejection {
 
 /// A hook that failed or answered nonsense.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct HookError {
     /// The hook's name.
     pub hook: String,
@@ -254,6 +267,7 @@ pub struct HookError {
 /// Why a compaction did not happen. But for `Session` after the commit, the
 /// surface is then as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum CompactError {
     /// Another compaction holds the lock, from this `CompactStart` on.
     Busy(Seq),

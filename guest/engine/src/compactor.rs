@@ -32,8 +32,7 @@ pub struct Compactor {
 
 /// What one operation works with.
 struct Operation<'a, S, M: Model<S>> {
-    reader: Reader<'a, S>,
-    model: &'a M,
+    reader: Reader<'a, S, M>,
     signal: Option<&'a M::Signal>,
     settings: &'a Settings,
     policy: EffectivePolicy,
@@ -66,17 +65,20 @@ impl Compactor {
     ) -> Result<Measurement, CompactError> {
         let mut fold = self.hold(session);
         let operation = self.begin(session, model, None, agent, &mut fold).await?;
-        let operation = operation.request(full_system_prompt, session_prefix);
+        let operation = operation
+            .request(full_system_prompt, session_prefix)
+            .await?;
         Ok(operation.measurement(&fold))
     }
 
     /// The surface, node by node.
-    pub async fn surface<S: SessionLog>(
+    pub async fn surface<S: SessionLog, M: Model<S>>(
         &self,
         session: &S,
+        model: &M,
     ) -> Result<Vec<SurfaceNode>, CompactError> {
         let mut fold = self.hold(session);
-        self.reader(session).catch_up(&mut fold).await?;
+        self.reader(session, model).catch_up(&mut fold).await?;
         let mut pairing = Pairing::of(&fold);
         let nodes = fold.nodes.iter().enumerate();
         Ok(nodes
@@ -107,7 +109,9 @@ impl Compactor {
     ) -> Result<Option<CompactionResult>, CompactError> {
         let mut fold = self.hold(session);
         let operation = self.begin(session, model, signal, agent, &mut fold).await?;
-        let operation = operation.request(full_system_prompt, session_prefix);
+        let operation = operation
+            .request(full_system_prompt, session_prefix)
+            .await?;
         match trigger {
             Trigger::Pressure => operation.relieve(&mut fold).await,
             Trigger::ContextOverflow => {
@@ -153,10 +157,12 @@ impl Compactor {
         self.folds.borrow_mut().remove(session_id);
     }
 
-    fn reader<'a, S: SessionLog>(&self, session: &'a S) -> Reader<'a, S> {
+    fn reader<'a, S, M>(&self, session: &'a S, model: &'a M) -> Reader<'a, S, M> {
         Reader {
             session,
+            model,
             pricing: self.settings.pricing(),
+            host_counts: self.settings.hooks().estimate_content_tokens,
         }
     }
 
@@ -172,7 +178,7 @@ impl Compactor {
         if signal.is_some_and(AbortSignal::aborted) {
             return Err(CompactError::Aborted);
         }
-        let reader = self.reader(session);
+        let reader = self.reader(session, model);
         reader.catch_up(fold).await?;
         let header = fold.header.as_ref();
         let route = agent.route.clone().or(header.map(|h| h.route.clone()));
@@ -190,7 +196,6 @@ impl Compactor {
         };
         Ok(Operation {
             reader,
-            model,
             signal,
             settings: &self.settings,
             policy,
@@ -215,14 +220,20 @@ impl Compactor {
 
 impl<S: SessionLog, M: Model<S>> Operation<'_, S, M> {
     /// Count what the caller sends besides the surface.
-    fn request(mut self, system_prompt: &str, prefix: &[Message]) -> Self {
-        let pricing = self.reader.pricing;
+    async fn request(
+        mut self,
+        system_prompt: &str,
+        prefix: &[Message],
+    ) -> Result<Self, CompactError> {
         if !system_prompt.is_empty() {
-            self.overhead = self.overhead.saturating_add(pricing.text(system_prompt));
+            let prompt = self.reader.pricing.text(system_prompt);
+            self.overhead = self.overhead.saturating_add(prompt);
         }
-        let prefix = prefix.iter().map(|m| pricing.message(&m.content));
-        self.overhead = prefix.fold(self.overhead, u32::saturating_add);
-        self
+        for message in prefix {
+            let message = self.reader.price_message(&message.content).await?;
+            self.overhead = self.overhead.saturating_add(message);
+        }
+        Ok(self)
     }
 
     fn measurement(&self, fold: &Fold) -> Measurement {
@@ -328,22 +339,31 @@ impl<S: SessionLog, M: Model<S>> Operation<'_, S, M> {
                 text: transcript::entry(event, &std::mem::take(&mut pairing.dead[at])),
             }
         };
-        let entries = events.iter().zip(first..).map(entry).collect();
+        let entries: Vec<Entry> = events.iter().zip(first..).map(entry).collect();
         let pinned = self.pinned(&pins).await?;
         let summariser = Summariser {
             session: self.reader.session,
-            model: self.model,
+            model: self.reader.model,
             signal: self.signal,
             pricing: self.reader.pricing,
             policy: &self.policy,
             route: self.summarization_route(),
             fallback_window: self.budgets.window,
-            focus: self.settings.instructions().into_iter().chain(self.focus).collect(),
+            focus: self
+                .settings
+                .instructions()
+                .into_iter()
+                .chain(self.focus)
+                .collect(),
         };
-        let made = summariser.transcript(entries).await?;
+        let made = if self.settings.hooks().summarize {
+            summariser.by_host(&entries).await?
+        } else {
+            summariser.transcript(entries).await?
+        };
 
         let checkpoint = checkpoint::frame(&made.content, pinned);
-        let framed = self.reader.pricing.message(&checkpoint);
+        let framed = self.reader.price_message(&checkpoint).await?;
         acceptance::accept_size(framed, shadowed_token_count)?;
         if self.signal.is_some_and(AbortSignal::aborted) {
             return Err(CompactError::Aborted);

@@ -39,18 +39,17 @@ impl Pricing {
         blocks.fold(OVERHEAD, u32::saturating_add)
     }
 
+    /// A message whose blocks somebody else has counted.
+    pub fn counted_message(&self, blocks: u32) -> u32 {
+        blocks.saturating_add(OVERHEAD)
+    }
+
     /// A surface node. None for events that are never on the surface.
     pub fn node(&self, payload: &Payload) -> Option<u32> {
         Some(match payload {
-            // No message is made of an empty answer.
-            Payload::AssistantMessage(message) if message.content.is_empty() => 0,
-            Payload::AssistantMessage(message) => self.message(&message.content),
-            Payload::UserMessage(message) => self.message(&message.content),
-            Payload::ContextMessage(content) | Payload::SteeringMessage(content) => {
-                self.message(content)
-            }
-            Payload::ToolResult(result) => self.tool_result(result).saturating_add(OVERHEAD),
-            _ => return None,
+            Payload::ToolResult(result) => self.counted_message(self.tool_result(result)),
+            _ if makes_no_message(payload) => 0,
+            _ => self.message(content(payload)?),
         })
     }
 
@@ -77,6 +76,44 @@ impl Pricing {
         });
         blocks.fold(OVERHEAD, u32::saturating_add)
     }
+}
+
+/// Whether a node stands for no message: an empty answer is not sent.
+pub(crate) fn makes_no_message(payload: &Payload) -> bool {
+    matches!(payload, Payload::AssistantMessage(message) if message.content.is_empty())
+}
+
+/// What a node says, where it is a list of blocks.
+pub(crate) fn content(payload: &Payload) -> Option<&[ContentBlock]> {
+    match payload {
+        Payload::AssistantMessage(message) => Some(&message.content),
+        Payload::UserMessage(message) => Some(&message.content),
+        Payload::ContextMessage(content) | Payload::SteeringMessage(content) => Some(content),
+        _ => None,
+    }
+}
+
+/// The most tokens that a group of blocks can be counted at: no tokenizer makes
+/// more than a token of a byte, and no picture is worth a million.
+pub(crate) fn most_tokens(content: &[ContentBlock]) -> u64 {
+    const IMAGE: usize = 1_000_000;
+    let result = |result: &ToolResult| -> usize {
+        let blocks = result.content.iter().map(|block| match block {
+            ResultBlock::Text(text) => text.len(),
+            ResultBlock::Image(_) => IMAGE,
+            ResultBlock::Opaque(opaque) => opaque.json.len() + IMAGE,
+        });
+        blocks.sum()
+    };
+    let blocks = content.iter().map(|block| match block {
+        ContentBlock::Text(text) | ContentBlock::Reasoning(text) => text.len(),
+        ContentBlock::ToolCall(call) => call.name.len() + call.arguments.len(),
+        ContentBlock::ToolResult(tool_result) => result(tool_result),
+        ContentBlock::Image(_) => IMAGE,
+        ContentBlock::Opaque(opaque) => opaque.json.len() + IMAGE,
+    });
+    // What a provider adds around each block.
+    blocks.map(|bytes| bytes as u64 + 64).sum::<u64>() + 64
 }
 
 #[cfg(test)]

@@ -107,8 +107,9 @@ impl Fold {
             }
             SurfaceOp::Replace(SurfaceRange { start, end }) => {
                 let find = |seq| {
-                    self.position(seq)
-                        .ok_or_else(|| format!("it replaces event {seq}, which is not on the surface"))
+                    self.position(seq).ok_or_else(|| {
+                        format!("it replaces event {seq}, which is not on the surface")
+                    })
                 };
                 let (first, last) = (find(start)?, find(end)?);
                 if first > last {
@@ -137,12 +138,8 @@ fn node(event: &Event, tokens: Option<u32>, turn: Option<u32>) -> Option<Node> {
         Payload::UserMessage(message) if message.source == CHECKPOINT_SOURCE => {
             (NodeKind::Checkpoint, links(&message.content), false)
         }
-        Payload::UserMessage(message) => {
-            (NodeKind::User, links(&message.content), message.pinned)
-        }
-        Payload::AssistantMessage(message) => {
-            (NodeKind::Assistant, links(&message.content), false)
-        }
+        Payload::UserMessage(message) => (NodeKind::User, links(&message.content), message.pinned),
+        Payload::AssistantMessage(message) => (NodeKind::Assistant, links(&message.content), false),
         Payload::ToolResult(result) => (
             NodeKind::ToolResult,
             vec![Link::Result(result.call_id.clone())],

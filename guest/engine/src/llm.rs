@@ -1,11 +1,10 @@
 //! `wit/llm-stream.wit`: the model call and the hooks, which the host makes.
 
-use crate::types::{
-    AbortSignal, ContentBlock, Route, Seq, ToolCall, Usage, contract_enum,
-};
+use crate::types::{AbortSignal, ContentBlock, Route, Seq, ToolCall, Usage, contract_enum};
 
 /// What the host knows of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ModelInfo {
     /// Tokens of input and output together.
     pub context_window: u32,
@@ -15,6 +14,7 @@ pub struct ModelInfo {
 
 /// A prompt that holds everything it needs. No tools go with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Standalone {
     /// The system prompt.
     pub system: String,
@@ -26,6 +26,7 @@ pub struct Standalone {
 
 /// The session's own request, replayed, with one user message after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Replay {
     /// The nodes to send, in order.
     pub nodes: Vec<Seq>,
@@ -35,6 +36,7 @@ pub struct Replay {
 
 /// What to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Prompt {
     /// A prompt of its own.
     Standalone(Standalone),
@@ -44,6 +46,7 @@ pub enum Prompt {
 
 /// Where a range is summarised in several calls, which one this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Part {
     /// Its number, from 1.
     pub index: u32,
@@ -53,6 +56,7 @@ pub struct Part {
 
 /// One model call.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GenerateOptions {
     /// Where it goes.
     pub route: Route,
@@ -84,6 +88,7 @@ contract_enum! {
 
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Finish {
     /// Why.
     pub reason: FinishReason,
@@ -93,6 +98,7 @@ pub struct Finish {
 
 /// One piece of a streamed answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Chunk {
     /// Text of the answer.
     Text(String),
@@ -108,6 +114,7 @@ pub enum Chunk {
 
 /// Why a model call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LlmError {
     /// The request does not fit the model's window.
     ContextOverflow(String),
@@ -132,6 +139,7 @@ pub trait Generation {
 
 /// A summary that the host made.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Summary {
     /// What it says. Only text is kept, and it must not be blank.
     pub content: Vec<ContentBlock>,

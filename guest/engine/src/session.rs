@@ -4,6 +4,7 @@ use crate::types::{ContentBlock, Route, Seq, SurfaceRange, ToolResult, Usage};
 
 /// Names a step: one model call and the tools that it ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Step {
     /// The turn it belongs to, from 1.
     pub turn: u32,
@@ -13,6 +14,7 @@ pub struct Step {
 
 /// The envelope of the requests that follow, as sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RequestHeader {
     /// Where those requests go.
     pub route: Route,
@@ -24,6 +26,7 @@ pub struct RequestHeader {
 
 /// A message from the user's side that no tool wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct UserMessage {
     /// What it says.
     pub content: Vec<ContentBlock>,
@@ -38,6 +41,7 @@ pub const CHECKPOINT_SOURCE: &str = "plugin:compact";
 
 /// A model's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AssistantMessage {
     /// What it says; may be empty.
     pub content: Vec<ContentBlock>,
@@ -47,6 +51,7 @@ pub struct AssistantMessage {
 
 /// A compaction begins: takes the session's compaction lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CompactStart {
     /// The open turn that encloses the compaction; none between turns.
     pub turn: Option<u32>,
@@ -54,6 +59,7 @@ pub struct CompactStart {
 
 /// What a compaction wrote, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CompactSummary {
     /// What the summariser wrote, before framing.
     pub summary: Vec<ContentBlock>,
@@ -73,6 +79,7 @@ pub struct CompactSummary {
 
 /// Announces the rewrite of one oversized tool result, which follows directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CompactPrune {
     /// The node that is rewritten, as a span of one.
     pub shadowed_range: SurfaceRange,
@@ -82,6 +89,7 @@ pub struct CompactPrune {
 
 /// A compaction ends: gives the lock back.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CompactEnd {
     /// The same as in its start.
     pub turn: Option<u32>,
@@ -91,6 +99,7 @@ pub struct CompactEnd {
 
 /// What an event says.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Payload {
     /// A turn opens.
     TurnStart(u32),
@@ -128,6 +137,7 @@ pub enum Payload {
 
 /// What an event does to the surface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum SurfaceOp {
     /// Becomes the last node.
     Append,
@@ -137,6 +147,7 @@ pub enum SurfaceOp {
 
 /// An entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Event {
     /// Its position.
     pub seq: Seq,
@@ -150,6 +161,7 @@ pub struct Event {
 
 /// An event that the log has not numbered yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Draft {
     /// What it says.
     pub payload: Payload,
@@ -172,6 +184,7 @@ impl Draft {
 
 /// Why the log could not do what was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum SessionError {
     /// The log moved on: its head is now this.
     Conflict(Seq),

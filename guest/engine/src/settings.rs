@@ -1,6 +1,6 @@
 //! The configuration, checked, with its defaults filled in.
 
-use crate::compact::{Config, ConfigError, Policy};
+use crate::compact::{Config, ConfigError, HookSet, Policy};
 use crate::estimate::Pricing;
 use crate::types::Route;
 
@@ -93,6 +93,10 @@ impl Settings {
         self.config.instructions.as_deref()
     }
 
+    pub fn hooks(&self) -> HookSet {
+        self.config.hooks
+    }
+
     /// The settings for a model, its own before the default ones.
     pub fn policy_for(&self, route: Option<&Route>) -> EffectivePolicy {
         let own = route.and_then(|route| {
@@ -150,7 +154,10 @@ impl EffectivePolicy {
                     RETAIN_TOKENS
                 };
                 // Nobody chose this figure: make it fit instead of refusing it.
-                ("policy.retain-tokens", usual.max(1).min(threshold.div_ceil(2)))
+                (
+                    "policy.retain-tokens",
+                    usual.max(1).min(threshold.div_ceil(2)),
+                )
             }
         };
         if retain >= threshold && !matches!(self.retention, Retention::Default) {
@@ -211,9 +218,10 @@ fn check_policy(key: &str, policy: &Policy) -> Result<(), ConfigError> {
 
 fn check_ratios(key: &str, policy: &EffectivePolicy) -> Result<(), ConfigError> {
     match policy.retention {
-        Retention::Ratio(retain) if retain >= policy.threshold_ratio => {
-            fault(&format!("{key}.retain-ratio"), "it must be below the threshold-ratio")
-        }
+        Retention::Ratio(retain) if retain >= policy.threshold_ratio => fault(
+            &format!("{key}.retain-ratio"),
+            "it must be below the threshold-ratio",
+        ),
         _ => Ok(()),
     }
 }

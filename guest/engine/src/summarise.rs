@@ -1,7 +1,7 @@
 //! Having a range condensed: what is sent, in how many calls, and again when an
 //! answer is empty or cut off.
 
-use crate::acceptance::Answer;
+use crate::acceptance::{Answer, accept_text};
 use crate::compact::{CompactError, Rejection};
 use crate::estimate::Pricing;
 use crate::llm::{
@@ -89,6 +89,24 @@ impl<S, M: Model<S>> Summariser<'_, S, M> {
         }
         let made = made.ok_or(CompactError::SummaryRejected(Rejection::Empty))?;
         Ok(Made { elided, ..made })
+    }
+
+    /// Have the host condense `entries`.
+    pub async fn by_host(&self, entries: &[Entry]) -> Result<Made, CompactError> {
+        self.check_abort()?;
+        let transcript: String = entries
+            .iter()
+            .flat_map(|e| [e.text.as_str(), "\n"])
+            .collect();
+        let call = self.model.summarize(self.session, &transcript, self.signal);
+        let summary = call.await?;
+        Ok(Made {
+            content: accept_text(summary.content)?,
+            model: summary.model,
+            max_tokens: summary.max_tokens,
+            usage: summary.usage,
+            elided: Vec::new(),
+        })
     }
 
     async fn limits(&self) -> Result<Limits, CompactError> {

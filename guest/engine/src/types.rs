@@ -9,6 +9,7 @@ macro_rules! contract_enum {
     ($(#[$meta:meta])* $name:ident { $($(#[$case_meta:meta])* $case:ident,)+ }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub enum $name { $($(#[$case_meta])* $case,)+ }
 
         impl $name {
@@ -25,6 +26,7 @@ pub(crate) use contract_enum;
 /// Inclusive span of surface positions, named by the seqs of its first and last
 /// node. Not a numeric interval: `start` can exceed `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SurfaceRange {
     /// Seq of the first node of the span.
     pub start: Seq,
@@ -34,6 +36,7 @@ pub struct SurfaceRange {
 
 /// Where a model call goes. An empty `provider` leaves the choice to the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Route {
     /// The provider's name, as the host knows it.
     pub provider: String,
@@ -43,6 +46,7 @@ pub struct Route {
 
 /// Tokens a provider reported for one call, in disjoint buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Usage {
     /// Input neither read from nor written to the provider's cache.
     pub input_tokens: u32,
@@ -56,6 +60,7 @@ pub struct Usage {
 
 /// A model's request to run a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ToolCall {
     /// Pairs the call with its result. Not trusted to be unique in a session.
     pub call_id: String,
@@ -67,6 +72,7 @@ pub struct ToolCall {
 
 /// An image by description: its bytes stay with the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Image {
     /// Media type, such as `image/png`.
     pub media_type: String,
@@ -76,6 +82,7 @@ pub struct Image {
 
 /// A block of a kind that this package does not know, as its JSON text.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Opaque {
     /// The block's type name.
     pub kind: String,
@@ -85,6 +92,7 @@ pub struct Opaque {
 
 /// What a tool result can hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ResultBlock {
     /// Plain text.
     Text(String),
@@ -96,6 +104,7 @@ pub enum ResultBlock {
 
 /// What a tool answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ToolResult {
     /// The id of the call that this answers.
     pub call_id: String,
@@ -107,6 +116,7 @@ pub struct ToolResult {
 
 /// One block of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ContentBlock {
     /// Plain text.
     Text(String),
@@ -134,6 +144,7 @@ contract_enum! {
 
 /// A message of the session prefix, which the host sends before the surface.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Message {
     /// Who speaks.
     pub role: Role,

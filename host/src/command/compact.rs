@@ -12,8 +12,8 @@ use harness_compact_host::types::{
     NowOptions, Payload, Policy, Route, SurfaceRange, Trigger,
 };
 use harness_compact_host::{
-    CancellationToken, CompactHost, Compactor, Error, JsonlLog, Model, OfflineModel,
-    ProviderModel, SessionFormat, SessionLog, copy_as_log,
+    CancellationToken, CompactHost, Compactor, Error, JsonlLog, Model, OfflineModel, ProviderModel,
+    SessionFormat, SessionLog, copy_as_log,
 };
 use serde_json::{Value, json};
 use tempfile::{NamedTempFile, TempPath};
@@ -88,7 +88,9 @@ fn parse_model(text: &str) -> Result<Route, String> {
 }
 
 fn parse_region(text: &str) -> Result<SurfaceRange, String> {
-    let ends = text.split_once("..").map(|(start, end)| (start.parse(), end.parse()));
+    let ends = text
+        .split_once("..")
+        .map(|(start, end)| (start.parse(), end.parse()));
     match ends {
         Some((Ok(start), Ok(end))) => Ok(SurfaceRange { start, end }),
         _ => Err("not two seqs, such as 0..41".into()),
@@ -167,13 +169,18 @@ fn open(
     let session = &arguments.session;
     if arguments.in_place {
         if format != SessionFormat::Log {
-            misused("--in-place works on log files only; leave it out and a log is written beside it");
+            misused(
+                "--in-place works on log files only; leave it out and a log is written beside it",
+            );
         }
         let log = JsonlLog::open(session).map_err(told)?;
         warn_of_torn_tail(session, log.torn_tail().as_ref());
         return Ok((Arc::new(log), None));
     }
-    let out = arguments.out.clone().unwrap_or_else(|| session.with_extension("compacted.jsonl"));
+    let out = arguments
+        .out
+        .clone()
+        .unwrap_or_else(|| session.with_extension("compacted.jsonl"));
     let same = |path: &Path| path.canonicalize().ok();
     if same(&out).is_some() && same(&out) == same(session) {
         misused("OUT is SESSION itself; --in-place is the way to change it");
@@ -216,18 +223,24 @@ async fn compact(
     signal: &CancellationToken,
 ) -> Result<Option<CompactionResult>, Error> {
     if let Some(region) = arguments.region {
-        let result = compactor.compact_region(log, region, agent, Some(signal)).await?;
+        let result = compactor
+            .compact_region(log, region, agent, Some(signal))
+            .await?;
         return Ok(Some(result));
     }
     if arguments.if_needed {
         let trigger = Trigger::Pressure;
-        return compactor.compact_if_needed(log, agent, "", &[], trigger, Some(signal)).await;
+        return compactor
+            .compact_if_needed(log, agent, "", &[], trigger, Some(signal))
+            .await;
     }
     let options = NowOptions {
         retain_tokens: Some(before.retain_tokens),
         ..NowOptions::default()
     };
-    compactor.compact_now(log, agent, &options, Some(signal)).await
+    compactor
+        .compact_now(log, agent, &options, Some(signal))
+        .await
 }
 
 /// A signal that the first Ctrl-C gives; the second ends the process at once.
@@ -324,8 +337,8 @@ fn report_json(
 
 fn report(result: &CompactionResult, events: &[Event], out: &Path) -> String {
     let (before, after) = (&result.before, &result.after);
-    let became = (after.surface_tokens + result.shadowed_token_count)
-        .saturating_sub(before.surface_tokens);
+    let became =
+        (after.surface_tokens + result.shadowed_token_count).saturating_sub(before.surface_tokens);
     format!(
         "Replaced {} of {} nodes, events {} to {}: {} tokens became {}.\n\
          The next request: {} tokens before, {} after; the window holds {}.\n\
@@ -351,5 +364,7 @@ fn report(result: &CompactionResult, events: &[Event], out: &Path) -> String {
 
 /// End with a usage error, as the argument parser does.
 fn misused(why: &str) -> ! {
-    crate::Arguments::command().error(ErrorKind::ArgumentConflict, why).exit()
+    crate::Arguments::command()
+        .error(ErrorKind::ArgumentConflict, why)
+        .exit()
 }

@@ -37,7 +37,10 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         SessionFormat::Log => JsonlLog::open(session).map_err(told)?,
         format => {
             let copy = scratch.path().join("session.jsonl");
-            warn_of_torn_tail(session, copy_as_log(session, format, &copy).map_err(told)?.as_ref());
+            warn_of_torn_tail(
+                session,
+                copy_as_log(session, format, &copy).map_err(told)?.as_ref(),
+            );
             JsonlLog::open(copy).map_err(told)?
         }
     };
@@ -48,7 +51,9 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         ..AgentContext::default()
     };
     let host = CompactHost::new()?;
-    let mut compactor = host.compactor(Config::default(), Arc::new(OfflineModel)).await?;
+    let mut compactor = host
+        .compactor(Config::default(), Arc::new(OfflineModel))
+        .await?;
     let measurement = compactor.measure(&log, &agent, "", &[]).await?;
     let surface = compactor.surface(&log).await?;
 
@@ -66,12 +71,21 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         measurement.nodes,
         grouped(measurement.surface_tokens),
     );
-    table.push_str(&format!("\n{:>8}  {:12} {:>9}  cut before it", "seq", "kind", "tokens"));
+    table.push_str(&format!(
+        "\n{:>8}  {:12} {:>9}  cut before it",
+        "seq", "kind", "tokens"
+    ));
     for node in &surface {
-        let cut = if node.balanced_before { "balanced" } else { "parts a pair" };
+        let cut = if node.balanced_before {
+            "balanced"
+        } else {
+            "parts a pair"
+        };
         let (seq, kind, tokens) = (node.seq, kind_name(node.kind), grouped(node.tokens));
         let remarks = remarks(node);
-        table.push_str(&format!("\n{seq:>8}  {kind:12} {tokens:>9}  {cut}{remarks}"));
+        table.push_str(&format!(
+            "\n{seq:>8}  {kind:12} {tokens:>9}  {cut}{remarks}"
+        ));
     }
     Ok(Outcome::Done(table))
 }

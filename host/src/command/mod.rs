@@ -66,7 +66,8 @@ pub async fn read_all(log: &dyn SessionLog) -> anyhow::Result<Vec<Event>> {
 
 /// How many events are kept lines of another format that have no place in a log.
 pub fn count_others(events: &[Event]) -> usize {
-    let other = |event: &&Event| matches!(&event.payload, Payload::Other(kind) if kind.starts_with("pi/"));
+    let other =
+        |event: &&Event| matches!(&event.payload, Payload::Other(kind) if kind.starts_with("pi/"));
     events.iter().filter(other).count()
 }
 

@@ -34,7 +34,9 @@ impl Model for Watched {
         options: GenerateOptions,
         signal: &CancellationToken,
     ) -> Result<Generation, LlmError> {
-        let part = options.part.map(|part| format!(" part {} of {}", part.index, part.count));
+        let part = options
+            .part
+            .map(|part| format!(" part {} of {}", part.index, part.count));
         let doing = format!("summarising{}", part.unwrap_or_default());
         let line = self.line.clone();
         line.enable_steady_tick(Duration::from_millis(100));

@@ -86,7 +86,8 @@ impl Digest {
             Payload::UserMessage(message) if message.source == "shell" => {
                 let text = text_of(&message.content);
                 self.cost += cost(&text);
-                self.actions.push(one_line(text.lines().next().unwrap_or_default()));
+                self.actions
+                    .push(one_line(text.lines().next().unwrap_or_default()));
             }
             Payload::UserMessage(message) if message.source.starts_with("plugin:") => {
                 self.injected(&text_of(&message.content));
@@ -125,7 +126,8 @@ impl Digest {
         self.cost += cost(text);
         self.answered = false;
         if !text.trim().is_empty() {
-            self.requests.push(indent(&clip(text.trim(), REQUEST_CHARS)));
+            self.requests
+                .push(indent(&clip(text.trim(), REQUEST_CHARS)));
         }
     }
 
@@ -133,7 +135,8 @@ impl Digest {
         self.cost += cost(text);
         if !text.trim().is_empty() {
             let text = clip(text.trim(), MESSAGE_CHARS);
-            self.context.push(format!("Injected context: {}", indent(&text)));
+            self.context
+                .push(format!("Injected context: {}", indent(&text)));
         }
     }
 
@@ -145,7 +148,8 @@ impl Digest {
                     self.cost += cost(text);
                     if !text.trim().is_empty() {
                         self.checklist(text);
-                        self.messages.push(indent(&clip(text.trim(), MESSAGE_CHARS)));
+                        self.messages
+                            .push(indent(&clip(text.trim(), MESSAGE_CHARS)));
                     }
                 }
                 ContentBlock::ToolCall(call) => {
@@ -170,7 +174,14 @@ impl Digest {
         }
         let command = ["command", "cmd", "script"].map(|key| shell_words(&arguments[key]));
         let command = command.into_iter().flatten().next();
-        let path = ["path", "file_path", "filePath", "filename", "file", "notebook_path"];
+        let path = [
+            "path",
+            "file_path",
+            "filePath",
+            "filename",
+            "file",
+            "notebook_path",
+        ];
         let path = path.iter().find_map(|key| arguments[*key].as_str());
         let action = match (command, path) {
             (Some(command), None) => {
@@ -204,7 +215,10 @@ impl Digest {
             }
         };
         for error in self.errors.iter_mut().filter(|error| !error.mended) {
-            if error.followed.len() < 2 && !action.harmless && !error.followed.contains(&action.label) {
+            if error.followed.len() < 2
+                && !action.harmless
+                && !error.followed.contains(&action.label)
+            {
                 error.followed.push(action.label.clone());
             }
         }
@@ -233,7 +247,8 @@ impl Digest {
         };
         match error_line(&text, result.is_error, action.harmless) {
             Some(line) => {
-                self.actions.push(format!("{} → failed: {line}", action.label));
+                self.actions
+                    .push(format!("{} → failed: {line}", action.label));
                 self.errors.push(ErrorNotes {
                     action,
                     text: line,
@@ -256,7 +271,9 @@ impl Digest {
 
     /// Open items of a check list in what the agent says: the newest list counts.
     fn checklist(&mut self, text: &str) {
-        let open = text.lines().filter_map(|line| line.trim_start().strip_prefix("- [ ] "));
+        let open = text
+            .lines()
+            .filter_map(|line| line.trim_start().strip_prefix("- [ ] "));
         let open: Vec<String> = open.map(one_line).collect();
         if !open.is_empty() {
             self.todos = open;
@@ -267,12 +284,18 @@ impl Digest {
     fn earlier_checkpoint(&mut self, text: &str) {
         self.cost += cost(text);
         self.answered = false;
-        let start = text.find("<compacted-summary>").map_or(0, |at| at + "<compacted-summary>".len());
+        let start = text
+            .find("<compacted-summary>")
+            .map_or(0, |at| at + "<compacted-summary>".len());
         let end = text.rfind("</compacted-summary>").unwrap_or(text.len());
         let body = text.get(start..end).unwrap_or(text);
         // Under headings of its own a checkpoint is context, told heading by heading.
         let (mut section, mut foreign) = (LAST_SECTION, false);
-        for line in body.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
+        for line in body
+            .lines()
+            .map(str::trim_end)
+            .filter(|line| !line.is_empty())
+        {
             if let Some(heading) = line.strip_prefix('#') {
                 let heading = heading.trim_start_matches('#').trim();
                 let known = SECTIONS.iter().position(|known| *known == heading);
@@ -283,8 +306,12 @@ impl Digest {
                 continue;
             }
             let items = &mut self.earlier[section];
-            let skipped = line == "(none)" || line.ends_with(" more left out)") || line.contains(NOTE);
-            match (line.strip_prefix("- ").or(line.strip_prefix("* ")), items.last_mut()) {
+            let skipped =
+                line == "(none)" || line.ends_with(" more left out)") || line.contains(NOTE);
+            match (
+                line.strip_prefix("- ").or(line.strip_prefix("* ")),
+                items.last_mut(),
+            ) {
                 _ if skipped => {}
                 // A line that belongs to the item before it.
                 (item, Some(last)) if foreign || (item.is_none() && line.starts_with(' ')) => {
@@ -303,13 +330,22 @@ impl Digest {
         // The newest says what is wanted now, the first what it is all about.
         let mut items: Vec<String> = Vec::new();
         let mut newest = self.requests.iter().rev();
-        items.extend(newest.next().map(|request| format!("Newest request: {request}")));
+        items.extend(
+            newest
+                .next()
+                .map(|request| format!("Newest request: {request}")),
+        );
         if self.requests.len() > 1 && self.earlier[0].is_empty() {
-            items.extend(newest.next_back().map(|request| format!("First request: {request}")));
+            items.extend(
+                newest
+                    .next_back()
+                    .map(|request| format!("First request: {request}")),
+            );
         }
         // A word of assent says little once it has been acted upon.
-        let (short, telling): (Vec<_>, Vec<_>) =
-            newest.cloned().partition(|request| request.chars().count() < SHORT_CHARS);
+        let (short, telling): (Vec<_>, Vec<_>) = newest
+            .cloned()
+            .partition(|request| request.chars().count() < SHORT_CHARS);
         items.extend(telling);
         items.extend(short);
         items
@@ -329,7 +365,10 @@ impl Digest {
             items.push(format!("Kinds of files: {}", by_count(kinds, ".")));
         }
         if !self.tools.is_empty() {
-            let tools = self.tools.iter().map(|(tool, count)| (tool.as_str(), *count));
+            let tools = self
+                .tools
+                .iter()
+                .map(|(tool, count)| (tool.as_str(), *count));
             items.push(format!("Tools used: {}", by_count(tools, "")));
         }
         items
@@ -338,7 +377,8 @@ impl Digest {
     fn file_items(&self) -> Vec<String> {
         let mut files: Vec<_> = self.files.iter().collect();
         files.sort_by_key(|(_, notes)| std::cmp::Reverse((notes.changed, notes.last)));
-        let item = |(path, notes): (&String, &FileNotes)| format!("`{path}`: {}", notes.done.join(", "));
+        let item =
+            |(path, notes): (&String, &FileNotes)| format!("`{path}`: {}", notes.done.join(", "));
         files.into_iter().map(item).collect()
     }
 
@@ -364,12 +404,20 @@ impl Digest {
     fn work_items(&self) -> Vec<String> {
         let mut items = Vec::new();
         let mut messages = self.messages.iter().rev();
-        items.extend(messages.next().map(|message| format!("The agent said last: {message}")));
+        items.extend(
+            messages
+                .next()
+                .map(|message| format!("The agent said last: {message}")),
+        );
         let interrupted = self.waiting.values().map(|action| &action.label);
         items.extend(interrupted.map(|label| format!("Interrupted, no result: {label}")));
         let actions = self.actions.iter().rev().take(LAST);
         items.extend(actions.map(|action| format!("Done: {action}")));
-        items.extend(messages.take(LAST / 2).map(|message| format!("Before that: {message}")));
+        items.extend(
+            messages
+                .take(LAST / 2)
+                .map(|message| format!("Before that: {message}")),
+        );
         items
     }
 
@@ -385,12 +433,18 @@ impl Digest {
     fn context_items(&self) -> Vec<String> {
         let mut items = vec![NOTE.into()];
         // What an earlier checkpoint found critical comes before what merely happened.
-        let (commands, critical): (Vec<_>, Vec<_>) =
-            self.earlier[LAST_SECTION].iter().cloned().partition(|item| item.starts_with(COMMAND));
+        let (commands, critical): (Vec<_>, Vec<_>) = self.earlier[LAST_SECTION]
+            .iter()
+            .cloned()
+            .partition(|item| item.starts_with(COMMAND));
         merge(&mut items, &critical);
         items.extend(self.context.iter().rev().cloned());
         let mut told = BTreeSet::new();
-        let run = self.commands.iter().rev().filter(|command| told.insert(*command));
+        let run = self
+            .commands
+            .iter()
+            .rev()
+            .filter(|command| told.insert(*command));
         items.extend(run.map(|command| format!("{COMMAND}{command}")));
         merge(&mut items, &commands);
         items
@@ -409,10 +463,13 @@ and nothing in it is paraphrased. What it does not list may still have happened.
 fn merge(items: &mut Vec<String>, earlier: &[String]) {
     for item in earlier {
         // A file or command that is told anew is not told twice.
-        let subject = |item: &str| item.split_once("`: ").map(|(subject, _)| subject.to_owned());
-        let known = items.iter().any(|new| {
-            new == item || (subject(item).is_some() && subject(item) == subject(new))
-        });
+        let subject = |item: &str| {
+            item.split_once("`: ")
+                .map(|(subject, _)| subject.to_owned())
+        };
+        let known = items
+            .iter()
+            .any(|new| new == item || (subject(item).is_some() && subject(item) == subject(new)));
         if !known {
             let item = item.replacen("Newest request: ", "", 1);
             items.push(item);
@@ -489,24 +546,35 @@ fn error_line(text: &str, is_error: bool, shown: bool) -> Option<String> {
             || line.contains("exited with code")
     };
     let failed = is_error
-        || (!shown && text.lines().any(|line| {
-            let line = line.trim_start().to_lowercase();
-            line.starts_with("error") || line.contains("panicked at")
-                || (line.contains("exited with code") && !line.contains("code 0"))
-        }));
-    let line = text.lines().find(telling).or(text.lines().find(|line| !line.trim().is_empty()));
+        || (!shown
+            && text.lines().any(|line| {
+                let line = line.trim_start().to_lowercase();
+                line.starts_with("error")
+                    || line.contains("panicked at")
+                    || (line.contains("exited with code") && !line.contains("code 0"))
+            }));
+    let line = text
+        .lines()
+        .find(telling)
+        .or(text.lines().find(|line| !line.trim().is_empty()));
     failed.then(|| one_line(line.unwrap_or("no output")))
 }
 
 fn by_count<'a>(counts: impl Iterator<Item = (&'a str, usize)>, prefix: &str) -> String {
     let mut counts: Vec<_> = counts.collect();
     counts.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
-    let counts = counts.iter().take(8).map(|(name, count)| format!("{prefix}{name} ({count})"));
+    let counts = counts
+        .iter()
+        .take(8)
+        .map(|(name, count)| format!("{prefix}{name} ({count})"));
     counts.collect::<Vec<_>>().join(", ")
 }
 
 fn one_line(text: &str) -> String {
-    clip(&text.split_whitespace().collect::<Vec<_>>().join(" "), LINE_CHARS)
+    clip(
+        &text.split_whitespace().collect::<Vec<_>>().join(" "),
+        LINE_CHARS,
+    )
 }
 
 /// Keep a text of several lines inside its bullet.
@@ -522,5 +590,9 @@ fn clip(text: &str, most: usize) -> String {
     }
     let nth = |n: usize| text.char_indices().nth(n).map_or(text.len(), |(at, _)| at);
     let head = most * 3 / 4;
-    format!("{} […] {}", &text[..nth(head)], &text[nth(count - (most - head))..])
+    format!(
+        "{} […] {}",
+        &text[..nth(head)],
+        &text[nth(count - (most - head))..]
+    )
 }

@@ -1,0 +1,428 @@
+//! The command, run as a user runs it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const SAMPLE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../tests/data/sample-session.jsonl"
+);
+const PI_SESSION: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../shared/corpus/pi-before-compaction.jsonl"
+);
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_harness-compact"));
+    command
+        .args(arguments)
+        .output()
+        .expect("the command starts")
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = run(arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A copy of the sample in a folder of its own.
+fn sample() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let session = folder.path().join("session.jsonl");
+    fs::copy(SAMPLE, &session).unwrap();
+    (folder, session)
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// The surface of a log file, folded apart from the engine: events by position.
+fn surface(path: &Path) -> Vec<Value> {
+    let mut surface: Vec<Value> = Vec::new();
+    for line in lines(path) {
+        let op = line["surfaceOp"].clone();
+        if op == "append" {
+            surface.push(line);
+        } else if op.is_object() {
+            let at = |seq: &Value| surface.iter().position(|node| node["seq"] == *seq).unwrap();
+            let (first, last) = (at(&op["start"]), at(&op["end"]));
+            surface.splice(first..=last, [line]);
+        }
+    }
+    surface
+}
+
+fn is_checkpoint(node: &Value) -> bool {
+    node["data"]["source"]["plugin"] == "compact"
+}
+
+/// Ids of the calls and of the results on a surface.
+fn call_and_result_ids(surface: &[Value]) -> (Vec<String>, Vec<String>) {
+    let (mut calls, mut results) = (Vec::new(), Vec::new());
+    for node in surface {
+        let content = &node["data"]["message"]["content"];
+        for block in content.as_array().into_iter().flatten() {
+            match block["type"].as_str() {
+                Some("tool-call") => calls.push(block["id"].as_str().unwrap().to_owned()),
+                Some("tool-result") => {
+                    results.push(block["toolCallId"].as_str().unwrap().to_owned())
+                }
+                _ => {}
+            }
+        }
+    }
+    (calls, results)
+}
+
+#[test]
+fn the_sample_becomes_a_third_and_again_merges() {
+    let (_folder, session) = sample();
+    let session = session.to_str().unwrap();
+    let window = ["--context-window", "64000"];
+    let report = json(&[&["compact", session, "--json"][..], &window].concat());
+    let before = report["before"]["totalTokens"].as_u64().unwrap();
+    let after = report["after"]["totalTokens"].as_u64().unwrap();
+    assert!(after * 3 <= before, "{before} → {after}");
+
+    let out = report["out"].as_str().unwrap();
+    assert_eq!(out, session.replace(".jsonl", ".compacted.jsonl"));
+    assert_eq!(json(&["measure", out, "--json"])["totalTokens"], after);
+    let seqs = report["result"]["shadowedSeqs"].as_array().unwrap();
+    assert_eq!(report["result"]["shadowedRange"]["start"], seqs[0]);
+    assert_eq!(
+        report["result"]["shadowedRange"]["end"],
+        seqs[seqs.len() - 1]
+    );
+    assert_eq!(report["events"], lines(Path::new(out)).len() as u64 - 1);
+    // The input is not touched, and is where the output begins.
+    assert_eq!(fs::read(session).unwrap(), fs::read(SAMPLE).unwrap());
+    assert!(
+        fs::read(out)
+            .unwrap()
+            .starts_with(&fs::read(SAMPLE).unwrap())
+    );
+
+    // There is nothing more to do at the same size.
+    let again = run(&[&["compact", out, "-o", "never.jsonl"][..], &window].concat());
+    assert_eq!(again.status.code(), Some(3), "{}", text(&again.stderr));
+    assert!(
+        text(&again.stdout).starts_with("Nothing to do: "),
+        "{}",
+        text(&again.stdout)
+    );
+    assert!(!Path::new("never.jsonl").exists());
+
+    // At a smaller one the checkpoint is merged.
+    let second = format!("{session}.second");
+    let report = json(&[
+        "compact",
+        out,
+        "-o",
+        &second,
+        "--retain-tokens",
+        "4000",
+        "--json",
+    ]);
+    let surface = surface(Path::new(&second));
+    assert!(is_checkpoint(&surface[0]));
+    assert_eq!(surface.iter().filter(|node| is_checkpoint(node)).count(), 1);
+    let summary = report["summary"].as_str().unwrap();
+    assert!(
+        summary.contains("no dependency in the engine crate without asking me"),
+        "{summary}"
+    );
+    assert_eq!(summary.matches("\n## ").count() + 1, 8, "{summary}");
+}
+
+#[test]
+fn in_place_appends_and_changes_nothing_that_was_there() {
+    let (_folder, session) = sample();
+    let report = json(&["compact", session.to_str().unwrap(), "--in-place", "--json"]);
+    assert_eq!(report["out"], session.to_str().unwrap());
+    let (before, after) = (fs::read(SAMPLE).unwrap(), fs::read(&session).unwrap());
+    assert!(after.starts_with(&before));
+    let appended: Vec<Value> = lines(&session)[lines(Path::new(SAMPLE)).len()..].to_vec();
+    let types: Vec<&str> = appended
+        .iter()
+        .map(|line| line["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        types,
+        [
+            "compact/start",
+            "compact/summary",
+            "user/message",
+            "compact/end"
+        ]
+    );
+    let id = &appended[0]["data"]["compactionId"];
+    assert!(id.is_string());
+    assert!(appended[1..].iter().all(|line| {
+        line["data"]["compactionId"] == *id || line["data"]["source"]["compactionId"] == *id
+    }));
+    assert!(
+        appended
+            .iter()
+            .all(|line| line["time"].as_u64() > Some(1_700_000_000_000))
+    );
+}
+
+#[test]
+fn if_needed_waits_for_the_threshold() {
+    let (_folder, session) = sample();
+    let session = session.to_str().unwrap();
+    let output = run(&["compact", session, "--if-needed"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        text(&output.stdout).contains("are below the threshold of 102,400"),
+        "{}",
+        text(&output.stdout)
+    );
+    let output = run(&["compact", session, "--if-needed", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(
+        report["result"].is_null() && report["reason"].is_string(),
+        "{report}"
+    );
+    let report = json(&[
+        "compact",
+        session,
+        "--if-needed",
+        "--context-window",
+        "64000",
+        "--json",
+    ]);
+    assert!(report["after"]["totalTokens"].as_u64() < report["before"]["thresholdTokens"].as_u64());
+}
+
+#[test]
+fn a_region_is_compacted_as_measure_names_it() {
+    let (_folder, session) = sample();
+    let session = session.to_str().unwrap();
+    let measured = json(&["measure", session, "--json"]);
+    let nodes = measured["surface"].as_array().unwrap();
+    let cuts: Vec<usize> = (0..nodes.len())
+        .filter(|at| nodes[*at]["balancedBefore"] == true)
+        .collect();
+    let (first, end) = (cuts[4], cuts[40]);
+    let region = format!("{}..{}", nodes[first]["seq"], nodes[end - 1]["seq"]);
+    let report = json(&["compact", session, "--region", &region, "--json"]);
+    assert_eq!(
+        report["result"]["shadowedSeqs"].as_array().unwrap().len(),
+        end - first
+    );
+    let surface = surface(Path::new(report["out"].as_str().unwrap()));
+    assert!(is_checkpoint(&surface[first]));
+    assert_eq!(surface.len(), nodes.len() - (end - first) + 1);
+
+    // One that would part a call from its result is refused by its seq.
+    let unbalanced = (0..nodes.len())
+        .find(|at| nodes[*at]["balancedBefore"] == false)
+        .unwrap();
+    let region = format!("{}..{}", nodes[unbalanced]["seq"], nodes[end - 1]["seq"]);
+    let output = run(&["compact", session, "--region", &region]);
+    assert_eq!(output.status.code(), Some(1));
+    let expected = format!("a cut at event {} would part", nodes[unbalanced]["seq"]);
+    assert!(
+        text(&output.stderr).contains(&expected),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn wrong_usage_is_2_and_failure_is_1() {
+    let (folder, session) = sample();
+    let session = session.to_str().unwrap();
+    for arguments in [
+        vec!["compact"],
+        vec!["compact", session, "--model", "nonsense"],
+        vec!["compact", session, "--region", "1-2"],
+        vec!["compact", session, "--context-window", "0"],
+        vec!["compact", session, "--in-place", "-o", "x"],
+        vec!["compact", session, "-o", session],
+        vec!["compact", session, "--reopen"],
+        vec!["compact", session, "--format", "pi", "--in-place"],
+    ] {
+        let output = run(&arguments);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
+    }
+    let missing = folder.path().join("missing.jsonl");
+    let bad = folder.path().join("bad.jsonl");
+    fs::write(
+        &bad,
+        "{\"type\":\"turn/start\",\"seq\":0,\"data\":{\"turn\":1}}\n{]\n{}\n",
+    )
+    .unwrap();
+    for (session, why) in [(&missing, "No such file"), (&bad, "bad.jsonl, line 2: ")] {
+        for command in ["compact", "measure"] {
+            let output = run(&[command, session.to_str().unwrap()]);
+            assert_eq!(output.status.code(), Some(1));
+            assert!(
+                text(&output.stderr).contains(why),
+                "{}",
+                text(&output.stderr)
+            );
+        }
+    }
+    let too_much = run(&["compact", session, "--retain-tokens", "200000"]);
+    assert_eq!(too_much.status.code(), Some(1));
+    assert!(
+        text(&too_much.stderr).contains("policy.retain-tokens"),
+        "{}",
+        text(&too_much.stderr)
+    );
+    // None of it left anything behind.
+    let left: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+}
+
+#[test]
+fn a_torn_last_line_is_reported_and_left_out() {
+    let (_folder, session) = sample();
+    let whole = fs::read(&session).unwrap();
+    let torn = [&whole[..], b"{\"type\":\"user/messa"].concat();
+    fs::write(&session, &torn).unwrap();
+    let output = run(&["compact", session.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("line 935: cut off after 19 bytes"),
+        "{}",
+        text(&output.stderr)
+    );
+    let out = fs::read(session.with_extension("compacted.jsonl")).unwrap();
+    assert!(out.starts_with(&whole) && !text(&out).contains("user/messa\""));
+    assert_eq!(fs::read(&session).unwrap(), torn);
+}
+
+#[test]
+fn a_compaction_that_was_abandoned_can_be_settled() {
+    let (_folder, session) = sample();
+    let text_before = fs::read_to_string(&session).unwrap();
+    let started =
+        r#"{"type":"compact/start","seq":933,"time":0,"data":{"compactionId":"gone","turn":null}}"#;
+    fs::write(&session, format!("{text_before}{started}\n")).unwrap();
+    let path = session.to_str().unwrap();
+    let output = run(&["compact", path, "--in-place"]);
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = text(&output.stderr);
+    assert!(
+        stderr.contains("since event 933") && stderr.contains("--reopen"),
+        "{stderr}"
+    );
+    // Nobody else writes to a copy.
+    assert_eq!(run(&["compact", path]).status.code(), Some(0));
+    let output = run(&["compact", path, "--in-place", "--reopen"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let lines = lines(&session);
+    let types: Vec<&str> = lines[935..]
+        .iter()
+        .map(|line| line["type"].as_str().unwrap())
+        .collect();
+    let settled = [
+        "session/end-seed",
+        "compact/end",
+        "compact/start",
+        "compact/summary",
+    ];
+    assert_eq!(
+        types,
+        [&settled[..], &["user/message", "compact/end"]].concat()
+    );
+    assert_eq!(lines[936]["data"]["compactionId"], "gone");
+    assert!(lines[936]["data"]["error"].is_string());
+}
+
+#[test]
+fn a_session_of_pi_is_what_its_agent_saw() {
+    if !Path::new(PI_SESSION).exists() {
+        eprintln!("skipped: {PI_SESSION} is not here");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.jsonl");
+    let window = ["--context-window", "200000", "--json"];
+    let arguments = [
+        "compact",
+        PI_SESSION,
+        "--format",
+        "pi",
+        "-o",
+        out.to_str().unwrap(),
+    ];
+    let report = json(&[&arguments[..], &window].concat());
+    let input = lines(Path::new(PI_SESSION));
+    let log = lines(&out);
+
+    // Every line is in the log, in order.
+    let kept: Vec<&Value> = log
+        .iter()
+        .filter(|line| line["data"]["pi"].is_object())
+        .collect();
+    assert_eq!(kept.len(), input.len());
+    for (line, original) in kept.iter().zip(&input) {
+        assert_eq!(line["data"]["pi"]["timestamp"], original["timestamp"]);
+        assert_eq!(line["data"]["pi"]["type"], original["type"]);
+    }
+    assert_eq!(report["otherEvents"], 5);
+
+    // Before: its own second checkpoint, then what that one kept, and all after.
+    let measured = json(&["measure", PI_SESSION, "--json"]);
+    let nodes = measured["surface"].as_array().unwrap();
+    assert_eq!(nodes[0]["kind"], "checkpoint");
+    assert_eq!(
+        nodes
+            .iter()
+            .filter(|node| node["kind"] == "checkpoint")
+            .count(),
+        1
+    );
+    let last = input
+        .iter()
+        .rposition(|line| line["type"] == "compaction")
+        .unwrap();
+    let first_kept = input[last]["firstKeptEntryIndex"].as_u64().unwrap() as usize;
+    let is_message = |line: &&Value| line["type"] == "message";
+    assert_eq!(
+        nodes.len(),
+        1 + input[first_kept..].iter().filter(is_message).count()
+    );
+
+    // After: no result without its call, no call parted from a result that there is.
+    let surface = surface(&out);
+    let (calls, results) = call_and_result_ids(&surface);
+    assert!(results.iter().all(|id| calls.contains(id)));
+    let (_, all_results) = call_and_result_ids(&log);
+    assert!(
+        calls
+            .iter()
+            .all(|id| results.contains(id) || !all_results.contains(id))
+    );
+    assert!(
+        report["after"]["totalTokens"].as_u64().unwrap() * 4
+            < report["before"]["totalTokens"].as_u64().unwrap()
+    );
+    assert!(report["summary"].as_str().unwrap().contains("AgentSession"));
+}

@@ -1,0 +1,15 @@
+//! The compactor in every build, behind one interface, with the parts that the
+//! tests drive it with.
+//!
+//! The host's types are the common language: the native build converts to the
+//! engine's at its edge.
+
+mod builds;
+mod native;
+mod script;
+mod session;
+
+pub use builds::{Build, Kind, WasmtimeBuild, create};
+pub use native::NativeBuild;
+pub use script::{Reply, ScriptedModel};
+pub use session::{SessionBuilder, surface_seqs};
