@@ -15,8 +15,8 @@ use bindings::harness::compact::types::AbortSignal;
 use bindings::harness::compact::{hooks, llm_stream};
 use engine::{
     AgentContext, Chunk, CompactError, CompactionResult, Config, ConfigError, ContentBlock, Draft,
-    Event, GenerateOptions, LlmError, Measurement, Message, ModelInfo, NowOptions, Route, Seq,
-    SessionError, Summary, SurfaceNode, SurfaceRange, Trigger,
+    Event, GenerateOptions, LlmError, Measurement, Message, ModelInfo, NowOptions, Pruned, Route,
+    Seq, SessionError, Summary, SurfaceNode, SurfaceRange, Trigger,
 };
 
 struct Component;
@@ -97,6 +97,10 @@ impl GuestCompactor for Compactor {
         run(self
             .0
             .compact_now(&log, &model, &agent, &options, signal.as_ref()))
+    }
+
+    fn prune(&self, session: &Session) -> Result<Vec<Pruned>, CompactError> {
+        run(self.0.prune(&Log(session), &Model))
     }
 
     fn forget(&self, session_id: String) {

@@ -60,6 +60,13 @@ pub(crate) fn read_line(line: &Value) -> Result<Line, String> {
     Ok(Line::Events { first, count: 1 })
 }
 
+/// Read one event from the JSON that a log file has of it:
+/// `{type, seq, time, data, sourceEventSeqs?, surfaceOp?}`. The error says what is
+/// wrong with it.
+pub fn event_from_json(line: &Value) -> Result<Event, String> {
+    read_event(line, string(line, "type")?)
+}
+
 fn read_event(line: &Value, kind: &str) -> Result<Event, String> {
     let seq_value = line.get("seq").ok_or("`seq` is missing")?;
     let seq_value = seq(seq_value).ok_or("`seq` is not a sequence number")?;
@@ -238,11 +245,15 @@ fn read_block(block: &Value) -> Result<ContentBlock, String> {
             arguments: string(block, "arguments")?.into(),
         }),
         "tool-result" => {
-            let content = read_content(block)?.into_iter().map(result_block);
+            let content = match block.get("content") {
+                Some(Value::Array(blocks)) => blocks.iter().map(read_result_block).collect(),
+                Some(Value::String(text)) => Ok(vec![ResultBlock::Text(text.clone())]),
+                _ => Err("a tool-result block has no `content`".into()),
+            };
             ContentBlock::ToolResult(ToolResult {
                 call_id: string(block, "toolCallId")?.into(),
                 is_error: block["isError"] == true,
-                content: content.collect(),
+                content: content?,
             })
         }
         "image" => {
@@ -259,19 +270,17 @@ fn read_block(block: &Value) -> Result<ContentBlock, String> {
     })
 }
 
-fn result_block(block: ContentBlock) -> ResultBlock {
-    match block {
+fn read_result_block(block: &Value) -> Result<ResultBlock, String> {
+    Ok(match read_block(block)? {
         ContentBlock::Text(text) => ResultBlock::Text(text),
+        ContentBlock::Reasoning(text) => ResultBlock::Reasoning(text),
         ContentBlock::Image(image) => ResultBlock::Image(image),
-        ContentBlock::Opaque(opaque) => ResultBlock::Opaque(opaque),
-        other => {
-            let json = write_block(&other);
-            ResultBlock::Opaque(Opaque {
-                kind: json["type"].as_str().unwrap_or_default().into(),
-                json: js_json(&json),
-            })
-        }
-    }
+        // The contract's results hold nothing that holds blocks itself.
+        _ => ResultBlock::Opaque(Opaque {
+            kind: string(block, "type")?.into(),
+            json: js_json(block),
+        }),
+    })
 }
 
 fn read_surface_op(op: &Value) -> Option<SurfaceOp> {
@@ -350,6 +359,21 @@ pub(crate) fn write_event(seq: Seq, draft: &Draft, stamp: &Stamp) -> Value {
         None => {}
     }
     line
+}
+
+/// A rewritten tool result: the event that it replaces, with other texts. All that
+/// the contract does not carry stays, such as ids, errors and the bytes of images.
+pub(crate) fn rewrite_result(original: &Value, result: &ToolResult) -> Option<Value> {
+    let mut data = original.get("data")?.clone();
+    let content = data.pointer_mut("/message/content/0/content")?;
+    let is_text = |block: &&Value| block["type"] == "text";
+    let mut others = content.as_array()?.iter().filter(|block| !is_text(block));
+    let rewritten = result.content.iter().map(|block| match block {
+        ResultBlock::Text(text) => Some(json!({"type": "text", "text": text})),
+        _ => others.next().cloned(),
+    });
+    *content = rewritten.collect::<Option<Vec<Value>>>()?.into();
+    Some(data)
 }
 
 fn write_payload<'a>(payload: &'a Payload, stamp: &Stamp) -> (&'a str, Value) {
@@ -482,6 +506,7 @@ fn write_block(block: &ContentBlock) -> Value {
             let content = result.content.iter().map(|block| {
                 write_block(&match block {
                     ResultBlock::Text(text) => ContentBlock::Text(text.clone()),
+                    ResultBlock::Reasoning(text) => ContentBlock::Reasoning(text.clone()),
                     ResultBlock::Image(image) => ContentBlock::Image(image.clone()),
                     ResultBlock::Opaque(opaque) => ContentBlock::Opaque(opaque.clone()),
                 })

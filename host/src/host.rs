@@ -12,7 +12,7 @@ use crate::imports::{self, Session, Signal, State};
 use crate::model::{Hooks, Model};
 use crate::session::SessionLog;
 use crate::types::{
-    AgentContext, CompactError, CompactionResult, Config, Measurement, Message, NowOptions,
+    AgentContext, CompactError, CompactionResult, Config, Measurement, Message, NowOptions, Pruned,
     SurfaceNode, SurfaceRange, Trigger,
 };
 
@@ -257,6 +257,16 @@ impl Compactor {
             |guest, store, compactor, log, cancel| {
                 guest.call_compact_now(store, compactor, log, agent, options, cancel)
             }
+        )
+    }
+
+    /// Rewrite every oversized tool result on the surface, without a model.
+    pub async fn prune(&mut self, session: &Arc<dyn SessionLog>) -> Result<Vec<Pruned>, Error> {
+        call!(
+            self,
+            session,
+            None,
+            |guest, store, compactor, log, _signal| { guest.call_prune(store, compactor, log) }
         )
     }
 

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::event_json::{self, Line, Stamp};
 use crate::session::{SessionLog, check_head};
 use crate::session_file::{malformed, unavailable};
-use crate::types::{Draft, Event, Payload, Seq, SessionError};
+use crate::types::{Draft, Event, Payload, Seq, SessionError, SurfaceOp};
 
 /// A log file: an optional header line, then one JSON event a line,
 /// `{type, seq, time, data, sourceEventSeqs?, surfaceOp?}`.
@@ -249,16 +249,10 @@ impl State {
             .partition_point(|row| row.first <= start)
             .saturating_sub(1);
         let mut events = Vec::new();
-        while let Some(at) = self.rows.get(row).filter(|at| at.first < end) {
-            let mut bytes = vec![0; at.length];
-            let read = self.file.seek(SeekFrom::Start(at.offset));
-            let read = read.and_then(|_| self.file.read_exact(&mut bytes));
-            read.map_err(|error| unavailable(path, &error))?;
-            let line = event_json::parse(bytes.trim_ascii());
-            let line = line.and_then(|line| event_json::read_line(&line));
+        while let Some(at) = self.rows.get(row).copied().filter(|at| at.first < end) {
+            let line = event_json::read_line(&self.parse_row(path, at)?);
             let Ok(Line::Events { first, count }) = line else {
-                let why = format!("event {} has been changed since it was read", at.first);
-                return Err(SessionError::Corrupt(format!("{}: {why}", path.display())));
+                return Err(changed(path, at.first));
             };
             for seq in first.seq.max(start)..first.seq.saturating_add(count).min(end) {
                 let mut event = first.clone();
@@ -268,6 +262,24 @@ impl State {
             row += 1;
         }
         Ok(events)
+    }
+
+    /// The line that an event stands in.
+    fn line(&mut self, path: &Path, seq: Seq) -> Result<Value, SessionError> {
+        let at = self.rows.partition_point(|row| row.first <= seq);
+        let Some(row) = at.checked_sub(1).and_then(|at| self.rows.get(at).copied()) else {
+            let why = format!("{}: there is no event {seq}", path.display());
+            return Err(SessionError::Rejected(why));
+        };
+        self.parse_row(path, row)
+    }
+
+    fn parse_row(&mut self, path: &Path, row: Row) -> Result<Value, SessionError> {
+        let mut bytes = vec![0; row.length];
+        let read = self.file.seek(SeekFrom::Start(row.offset));
+        let read = read.and_then(|_| self.file.read_exact(&mut bytes));
+        read.map_err(|error| unavailable(path, &error))?;
+        event_json::parse(bytes.trim_ascii()).map_err(|_| changed(path, row.first))
     }
 
     /// With the file locked.
@@ -301,7 +313,15 @@ impl State {
                 message_id: Uuid::new_v4().to_string(),
                 compaction_id: self.compaction_id(&draft.payload),
             };
-            let line = event_json::write_event(seq, draft, &stamp);
+            let mut line = event_json::write_event(seq, draft, &stamp);
+            if let (Payload::ToolResult(result), Some(SurfaceOp::Replace(range))) =
+                (&draft.payload, draft.surface)
+            {
+                let original = self.line(path, range.start)?;
+                if let Some(data) = event_json::rewrite_result(&original, result) {
+                    line["data"] = data;
+                }
+            }
             text.extend_from_slice(line.to_string().as_bytes());
             text.push(b'\n');
         }
@@ -334,4 +354,11 @@ impl State {
             _ => None,
         }
     }
+}
+
+fn changed(path: &Path, seq: Seq) -> SessionError {
+    let path = path.display();
+    SessionError::Corrupt(format!(
+        "{path}: event {seq} has been changed since it was read"
+    ))
 }

@@ -79,6 +79,7 @@ mod session_file;
 pub mod types;
 
 pub use error::Error;
+pub use event_json::event_from_json;
 pub use host::{BASIC_BACKEND, CompactHost, Compactor};
 pub use jsonl::{JsonlLog, TornTail};
 pub use model::{Generation, Hooks, Model};

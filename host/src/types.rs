@@ -3,13 +3,13 @@
 
 pub use crate::bindings::exports::harness::compact::compact::{
     AgentContext, CompactError, CompactionResult, Config, ConfigError, HookError, HookSet,
-    Measurement, ModelPolicy, NodeKind, NowOptions, Policy, PruneConfig, Rejection,
+    Measurement, ModelPolicy, NodeKind, NowOptions, Policy, PruneConfig, Pruned, Rejection,
     SummarizationInput, SurfaceNode, Trigger, UsageAnchor,
 };
 pub use crate::bindings::harness::compact::hooks::Summary;
 pub use crate::bindings::harness::compact::llm_stream::{
-    Chunk, Finish, FinishReason, GenerateOptions, LlmError, ModelInfo, Part, Prompt, Replay,
-    Standalone,
+    Chunk, DeadCall, Finish, FinishReason, GenerateOptions, LlmError, ModelInfo, Part, Prompt,
+    Replay, Standalone,
 };
 pub use crate::bindings::harness::compact::session::{
     AssistantMessage, CompactEnd, CompactPrune, CompactStart, CompactSummary, Draft, Event,
@@ -25,6 +25,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             threshold_ratio: None,
+            threshold_tokens: None,
             retain_tokens: None,
             retain_ratio: None,
             summarization_route: None,
@@ -64,6 +65,7 @@ impl Default for AgentContext {
         Self {
             route: None,
             context_window: None,
+            output_tokens: None,
             tools_tokens: 0,
             can_replay: false,
         }

@@ -284,7 +284,13 @@ fn wrong_usage_is_2_and_failure_is_1() {
             );
         }
     }
-    let too_much = run(&["compact", session, "--retain-tokens", "200000"]);
+    let too_much = run(&[
+        "compact",
+        session,
+        "--retain-tokens",
+        "200000",
+        "--if-needed",
+    ]);
     assert_eq!(too_much.status.code(), Some(1));
     assert!(
         text(&too_much.stderr).contains("policy.retain-tokens"),

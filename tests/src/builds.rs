@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use harness_compact_host::types::{
-    AgentContext, CompactError, CompactionResult, Config, Measurement, Message, NowOptions,
+    AgentContext, CompactError, CompactionResult, Config, Measurement, Message, NowOptions, Pruned,
     SurfaceNode, SurfaceRange, Trigger,
 };
 use harness_compact_host::{
@@ -14,7 +14,7 @@ use harness_compact_host::{
 use crate::native::NativeBuild;
 
 /// A build of the compactor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
     /// The engine, compiled for this machine.
     Native,
@@ -69,6 +69,9 @@ pub trait Build {
         options: &NowOptions,
         signal: Option<&CancellationToken>,
     ) -> Result<Option<CompactionResult>, CompactError>;
+
+    /// See [`Compactor::prune`].
+    async fn prune(&mut self, log: &Arc<dyn SessionLog>) -> Result<Vec<Pruned>, CompactError>;
 }
 
 /// Make a compactor of this build.
@@ -164,5 +167,9 @@ impl Build for WasmtimeBuild {
         signal: Option<&CancellationToken>,
     ) -> Result<Option<CompactionResult>, CompactError> {
         contract(self.0.compact_now(log, agent, options, signal).await)
+    }
+
+    async fn prune(&mut self, log: &Arc<dyn SessionLog>) -> Result<Vec<Pruned>, CompactError> {
+        contract(self.0.prune(log).await)
     }
 }

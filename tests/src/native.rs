@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures_util::StreamExt;
 use harness_compact_engine as engine;
 use harness_compact_host::types::{
-    AgentContext, CompactError, CompactionResult, Config, Measurement, Message, NowOptions,
+    AgentContext, CompactError, CompactionResult, Config, Measurement, Message, NowOptions, Pruned,
     SurfaceNode, SurfaceRange, Trigger,
 };
 use harness_compact_host::{CancellationToken, Generation, Hooks, Model, SessionLog};
@@ -133,6 +133,14 @@ impl Build for NativeBuild {
         outcome(
             compactor
                 .compact_now(&log, &self.model, &agent, &options, signal.as_ref())
+                .await,
+        )
+    }
+
+    async fn prune(&mut self, log: &Arc<dyn SessionLog>) -> Result<Vec<Pruned>, CompactError> {
+        outcome(
+            self.compactor
+                .prune(&NativeLog(log.clone()), &self.model)
                 .await,
         )
     }

@@ -11,6 +11,7 @@ pub(crate) struct Answer {
     /// Whether the last piece was text, which the next piece of text continues.
     in_text: bool,
     image: bool,
+    tool_call: bool,
     finish: Option<Finish>,
 }
 
@@ -26,15 +27,20 @@ impl Answer {
                 self.in_text = true;
             }
             Chunk::Other(kind) if kind == "image" => self.image = true,
-            // Reasoning, tool calls and what else there may be say nothing that
-            // a checkpoint needs.
-            Chunk::Reasoning(_) | Chunk::ToolCall(_) | Chunk::Other(_) => {}
+            Chunk::ToolCall(_) => self.tool_call = true,
+            // Reasoning and what else there may be say nothing that a checkpoint needs.
+            Chunk::Reasoning(_) | Chunk::Other(_) => {}
             Chunk::Finish(finish) => self.finish = Some(finish),
         }
     }
 
     pub fn usage(&self) -> Option<Usage> {
         self.finish.and_then(|finish| finish.usage)
+    }
+
+    /// Whether the model went on with the session instead of summarising it.
+    pub fn calls_a_tool(&self) -> bool {
+        self.tool_call
     }
 
     /// The text of an answer that came to its normal end.

@@ -8,8 +8,7 @@ use crate::types::ContentBlock;
 // reference's rely on it.
 const PREAMBLE: &str = "This is a checkpoint of an earlier span of this session, written when that span was \
 taken out of the context to make room. Read it as established background: build on what it records, keep to \
-the instructions and decisions in it, and do not redo finished work. What comes after it is the session itself, \
-verbatim.";
+its decisions and instructions, and do not redo finished work. What follows it is the session itself, verbatim.";
 const OPEN: &str = "<compacted-summary>";
 const CLOSE: &str = "</compacted-summary>";
 const PINNED: &str = "Pinned messages from that span, verbatim:";
@@ -39,6 +38,7 @@ mod tests {
     fn a_frame_costs_98_tokens() {
         let pricing = Pricing {
             chars_per_token: 4.0,
+            script_aware: true,
             image_tokens: 85,
         };
         let frame = frame(&[], []);

@@ -4,16 +4,17 @@
 //! checked at. Where the log moved on meanwhile, the conditions are checked again
 //! at the new head, and only then is the write tried again.
 
-use crate::compact::CompactError;
-use crate::fold::Fold;
+use crate::compact::{CompactError, NodeKind, Pruned};
+use crate::fold::{Fold, Node};
 use crate::llm::Model;
 use crate::pairing::Pairing;
+use crate::prune::{self, Limits};
 use crate::reading::{Reader, corrupt};
 use crate::session::{
-    CHECKPOINT_SOURCE, CompactEnd, CompactStart, CompactSummary, Draft, Payload, SessionError,
-    SessionLog, SurfaceOp, UserMessage,
+    CHECKPOINT_SOURCE, CompactEnd, CompactPrune, CompactStart, CompactSummary, Draft, Payload,
+    SessionError, SessionLog, SurfaceOp, UserMessage,
 };
-use crate::types::{ContentBlock, Seq, SurfaceRange};
+use crate::types::{ContentBlock, Seq, SurfaceRange, ToolResult};
 
 /// How often a write is tried against a log that others keep writing to.
 const ATTEMPTS: u32 = 64;
@@ -161,6 +162,62 @@ pub(crate) async fn abandon<S: SessionLog, M: Model<S>>(
                 return;
             }
             Err(_) => return,
+        }
+    }
+}
+
+/// Rewrite every oversized tool result on the surface, in one append.
+pub(crate) async fn prune<S: SessionLog, M: Model<S>>(
+    reader: &Reader<'_, S, M>,
+    fold: &mut Fold,
+    limits: Limits,
+) -> Result<Vec<Pruned>, CompactError> {
+    let mut attempts = ATTEMPTS;
+    loop {
+        // Only what costs enough to be too long is read.
+        let could_be_long = |node: &&Node| {
+            node.kind == NodeKind::ToolResult && reader.could_hold(node.tokens, limits.threshold)
+        };
+        let nodes = fold.nodes.iter().filter(could_be_long);
+        let (seqs, tokens): (Vec<Seq>, Vec<u32>) = nodes.map(|n| (n.seq, n.tokens)).unzip();
+        let (mut drafts, mut pruned) = (Vec::new(), Vec::new());
+        for (event, tokens) in reader.nodes(&seqs).await?.into_iter().zip(tokens) {
+            let Payload::ToolResult(result) = event.payload else {
+                continue;
+            };
+            let Some((content, before, after)) = prune::shorten(&result.content, limits) else {
+                continue;
+            };
+            let range = SurfaceRange {
+                start: event.seq,
+                end: event.seq,
+            };
+            drafts.push(Draft::log_only(Payload::CompactPrune(CompactPrune {
+                shadowed_range: range,
+                shadowed_token_count: tokens,
+            })));
+            pruned.push(Pruned {
+                original_seq: event.seq,
+                replacement_seq: fold.next + drafts.len() as Seq,
+                call_id: result.call_id.clone(),
+                chars_before: before as u32,
+                chars_after: after as u32,
+            });
+            drafts.push(Draft {
+                payload: Payload::ToolResult(ToolResult { content, ..result }),
+                surface: Some(SurfaceOp::Replace(range)),
+                sources: vec![event.seq],
+            });
+        }
+        if drafts.is_empty() {
+            return Ok(Vec::new());
+        }
+        if append(reader, fold, &drafts, &mut attempts)
+            .await?
+            .is_some()
+        {
+            reader.catch_up(fold).await?;
+            return Ok(pruned);
         }
     }
 }

@@ -46,6 +46,8 @@ pub struct PruneConfig {
 pub struct Policy {
     /// Share of the window at which compaction starts. Default 0.8.
     pub threshold_ratio: Option<f64>,
+    /// Tokens at which compaction starts at the latest.
+    pub threshold_tokens: Option<u32>,
     /// Recent tokens to keep verbatim. Default 20480, or 16 % of a window under 128000.
     pub retain_tokens: Option<u32>,
     /// The same as a share of the window.
@@ -128,6 +130,8 @@ pub struct AgentContext {
     pub route: Option<Route>,
     /// The window of the model that answers next; overrides the configuration.
     pub context_window: Option<u32>,
+    /// Tokens that the next request reserves for its answer.
+    pub output_tokens: Option<u32>,
     /// Tokens of the tool schemas, which the estimate counts.
     pub tools_tokens: u32,
     /// Whether the host can replay the session's last request.
@@ -238,6 +242,22 @@ pub struct NowOptions {
     pub instructions: Option<String>,
     /// Recent tokens to keep verbatim; absent, all but the newest unit is compacted.
     pub retain_tokens: Option<u32>,
+}
+
+/// A tool result that was rewritten shorter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Pruned {
+    /// The node as it was.
+    pub original_seq: Seq,
+    /// The node that took its place.
+    pub replacement_seq: Seq,
+    /// The call that it answers.
+    pub call_id: String,
+    /// Code points of text before.
+    pub chars_before: u32,
+    /// Code points of text after, the marker included.
+    pub chars_after: u32,
 }
 
 /// Why a summary was not accepted.

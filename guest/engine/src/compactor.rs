@@ -9,18 +9,19 @@ use crate::checkpoint;
 use crate::commit::{self, Started};
 use crate::compact::{
     AgentContext, CompactError, CompactionResult, Config, ConfigError, Measurement, NowOptions,
-    SurfaceNode, Trigger,
+    Pruned, SummarizationInput, SurfaceNode, Trigger, UsageAnchor,
 };
 use crate::fold::{Fold, Link};
 use crate::llm::Model;
 use crate::pairing::Pairing;
 use crate::reading::Reader;
-use crate::retention::nodes_to_compact;
-use crate::session::{CompactSummary, Payload, SessionLog};
+use crate::retention::{has_news, nodes_before_open_turn, nodes_to_compact};
+use crate::session::{CompactSummary, Event, Payload, SessionLog};
 use crate::settings::{Budgets, EffectivePolicy, Settings};
-use crate::summarise::{Entry, Summariser};
+use crate::summarise::{Entry, Shown, Summariser};
 use crate::transcript;
 use crate::types::{AbortSignal, ContentBlock, Message, Route, Seq, SurfaceRange};
+use crate::usage::Reckoned;
 
 /// Compacts sessions under one configuration. It keeps what it has folded of each
 /// session, by the session's id, and reads only new events.
@@ -29,6 +30,10 @@ pub struct Compactor {
     settings: Settings,
     folds: RefCell<BTreeMap<String, Fold>>,
 }
+
+/// Attempts in a row after which automatic calls decline: another would not fare
+/// better.
+const MOST_ATTEMPTS: u32 = 3;
 
 /// What one operation works with.
 struct Operation<'a, S, M: Model<S>> {
@@ -39,6 +44,12 @@ struct Operation<'a, S, M: Model<S>> {
     budgets: Budgets,
     /// The session's own model.
     route: Option<Route>,
+    /// Whether the host can replay the session's request.
+    can_replay: bool,
+    /// Whether the provider has just refused that request.
+    overflowed: bool,
+    /// Whether the next request goes where the last one went.
+    same_route: bool,
     /// Tokens of the next request that are not on the surface.
     overhead: u32,
     /// What the user wants the summary to dwell on.
@@ -66,7 +77,7 @@ impl Compactor {
         let mut fold = self.hold(session);
         let operation = self.begin(session, model, None, agent, &mut fold).await?;
         let operation = operation
-            .request(full_system_prompt, session_prefix)
+            .request(agent, full_system_prompt, session_prefix)
             .await?;
         Ok(operation.measurement(&fold))
     }
@@ -110,14 +121,11 @@ impl Compactor {
         let mut fold = self.hold(session);
         let operation = self.begin(session, model, signal, agent, &mut fold).await?;
         let operation = operation
-            .request(full_system_prompt, session_prefix)
+            .request(agent, full_system_prompt, session_prefix)
             .await?;
         match trigger {
             Trigger::Pressure => operation.relieve(&mut fold).await,
-            Trigger::ContextOverflow => {
-                commit::check_lock(&fold)?;
-                operation.reduce(&mut fold, 0).await
-            }
+            Trigger::ContextOverflow => operation.recover(&mut fold).await,
         }
     }
 
@@ -150,6 +158,22 @@ impl Compactor {
         operation.focus = options.instructions.as_deref();
         let retain = options.retain_tokens.unwrap_or(0);
         operation.reduce(&mut fold, retain).await
+    }
+
+    /// Rewrite every oversized tool result on the surface, without a model.
+    pub async fn prune<S: SessionLog, M: Model<S>>(
+        &self,
+        session: &S,
+        model: &M,
+    ) -> Result<Vec<Pruned>, CompactError> {
+        let mut fold = self.hold(session);
+        let reader = self.reader(session, model);
+        reader.catch_up(&mut fold).await?;
+        let pruned = commit::prune(&reader, &mut fold, self.settings.prune_limits()).await?;
+        if !pruned.is_empty() {
+            session.flush().await?;
+        }
+        Ok(pruned)
     }
 
     /// Forget what was folded of a session that will not be used again.
@@ -188,19 +212,20 @@ impl Compactor {
             (None, Some(route)) => model.describe_model(route).await.map(|m| m.context_window),
             (None, None) => None,
         };
-        let budgets = policy.budgets(window.unwrap_or(self.settings.fallback_window()))?;
-        // What the caller does not say, the log's newest request header does.
-        let overhead = match agent.tools_tokens {
-            0 => header.map_or(0, |h| h.overhead_tokens),
-            tools => tools,
-        };
+        let window = window.unwrap_or(self.settings.fallback_window());
+        let budgets = policy.budgets(window, agent.output_tokens.unwrap_or(0))?;
+        // Where the caller says nothing of it, the log's newest request header does.
+        let overhead = header.map_or(agent.tools_tokens, |header| header.overhead_tokens);
         Ok(Operation {
             reader,
             signal,
             settings: &self.settings,
             policy,
             budgets,
+            same_route: header.is_none_or(|header| Some(&header.route) == route.as_ref()),
             route,
+            can_replay: agent.can_replay,
+            overflowed: false,
             overhead,
             focus: None,
         })
@@ -222,12 +247,15 @@ impl<S: SessionLog, M: Model<S>> Operation<'_, S, M> {
     /// Count what the caller sends besides the surface.
     async fn request(
         mut self,
+        agent: &AgentContext,
         system_prompt: &str,
         prefix: &[Message],
     ) -> Result<Self, CompactError> {
         if !system_prompt.is_empty() {
             let prompt = self.reader.pricing.text(system_prompt);
-            self.overhead = self.overhead.saturating_add(prompt);
+            self.overhead = agent.tools_tokens.saturating_add(prompt);
+        } else if agent.tools_tokens > 0 {
+            self.overhead = agent.tools_tokens;
         }
         for message in prefix {
             let message = self.reader.price_message(&message.content).await?;
@@ -236,11 +264,23 @@ impl<S: SessionLog, M: Model<S>> Operation<'_, S, M> {
         Ok(self)
     }
 
+    /// The next request, on the base of what the provider last counted.
+    fn reckon(&self, fold: &Fold) -> Reckoned {
+        let mode = match self.same_route {
+            true => self.settings.usage_anchor(),
+            // What another model counted says little of this one.
+            false => UsageAnchor::Off,
+        };
+        let header = fold.header.as_ref();
+        let surface = fold.surface_tokens;
+        fold.anchors.reckon(mode, header, surface, self.overhead)
+    }
+
     fn measurement(&self, fold: &Fold) -> Measurement {
-        let surface_tokens = u32::try_from(fold.surface_tokens).unwrap_or(u32::MAX);
+        let clamp = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
         Measurement {
-            total_tokens: surface_tokens.saturating_add(self.overhead),
-            surface_tokens,
+            total_tokens: clamp(self.reckon(fold).total),
+            surface_tokens: clamp(fold.surface_tokens),
             threshold_tokens: self.budgets.threshold,
             retain_tokens: self.budgets.retain,
             context_window: self.budgets.window,
@@ -251,38 +291,98 @@ impl<S: SessionLog, M: Model<S>> Operation<'_, S, M> {
     /// Compact until the next request is below the threshold.
     async fn relieve(&self, fold: &mut Fold) -> Result<Option<CompactionResult>, CompactError> {
         commit::check_lock(fold)?;
+        self.policy.check_retention(self.budgets)?;
         let threshold = self.budgets.threshold;
-        if self.measurement(fold).total_tokens < threshold {
+        let is_due = |fold: &Fold| self.measurement(fold).total_tokens >= threshold;
+        if !is_due(fold) {
             return Ok(None);
         }
         if self.overhead >= threshold {
             return Err(CompactError::Irreducible((self.overhead, threshold)));
         }
-        let mut last = None;
-        for _ in 0..=self.policy.compaction_retries {
-            let Some(result) = self.reduce(fold, self.budgets.retain).await? else {
-                break;
-            };
-            if result.after.total_tokens < threshold {
-                return Ok(Some(result));
-            }
-            last = Some(result.after.total_tokens);
+        if fold.attempts >= MOST_ATTEMPTS {
+            return Ok(None);
         }
-        match last {
-            None => Ok(None),
-            Some(total) => Err(CompactError::NotConverged((total, threshold))),
+        self.prune_first(fold).await?;
+        if !is_due(fold) {
+            return Ok(None);
+        }
+        let retain = self.budgets.retain;
+        let Some(mut result) = self.reduce(fold, retain).await? else {
+            return Ok(None);
+        };
+        for _ in 0..self.policy.compaction_retries {
+            if !is_due(fold) {
+                break;
+            }
+            // What is left may be the checkpoint alone: it was too long, then.
+            let count = self.nodes_to_compact(fold, retain);
+            match self.compact_head(fold, count).await? {
+                Some(shorter) => result = shorter,
+                None => break,
+            }
+        }
+        match self.measurement(fold).total_tokens {
+            total if total < threshold => Ok(Some(result)),
+            total => Err(CompactError::NotConverged((total, threshold))),
         }
     }
 
-    /// Compact all but the newest `retain` tokens, once. None where nothing can
-    /// be cut off.
+    /// Make the next request as small as can be: the provider has refused the last.
+    async fn recover(mut self, fold: &mut Fold) -> Result<Option<CompactionResult>, CompactError> {
+        commit::check_lock(fold)?;
+        if fold.attempts >= MOST_ATTEMPTS {
+            return Ok(None);
+        }
+        self.overflowed = true;
+        self.prune_first(fold).await?;
+        match self.reduce(fold, 0).await? {
+            // A turn that fills the window alone cannot be kept whole.
+            None if self.settings.protect_in_flight_turn() => {
+                let count = nodes_to_compact(fold, &Pairing::of(fold), 0);
+                let count = if has_news(fold, count) { count } else { 0 };
+                self.compact_head(fold, count).await
+            }
+            result => Ok(result),
+        }
+    }
+
+    async fn prune_first(&self, fold: &mut Fold) -> Result<(), CompactError> {
+        if self.settings.prunes_first() {
+            commit::prune(&self.reader, fold, self.settings.prune_limits()).await?;
+        }
+        Ok(())
+    }
+
+    /// Compact all but the newest `retain` tokens, once. None where nothing can be
+    /// cut off, or nothing but a checkpoint.
     async fn reduce(
         &self,
         fold: &mut Fold,
         retain: u32,
     ) -> Result<Option<CompactionResult>, CompactError> {
-        let count = nodes_to_compact(&fold.nodes, &Pairing::of(fold), retain);
-        let Some(last) = count.and_then(|count| count.checked_sub(1)) else {
+        let count = self.nodes_to_compact(fold, retain);
+        let count = if has_news(fold, count) { count } else { 0 };
+        self.compact_head(fold, count).await
+    }
+
+    fn nodes_to_compact(&self, fold: &Fold, retain: u32) -> usize {
+        // What is kept is measured as the provider counts, like all else.
+        let retain = (f64::from(retain) / self.reckon(fold).scale) as u32;
+        let pairing = Pairing::of(fold);
+        match self.settings.protect_in_flight_turn() {
+            true => nodes_before_open_turn(fold, &pairing, retain),
+            false => nodes_to_compact(fold, &pairing, retain),
+        }
+    }
+
+    /// Compact this many nodes from the head on; none where there are none.
+    async fn compact_head(
+        &self,
+        fold: &mut Fold,
+        count: usize,
+    ) -> Result<Option<CompactionResult>, CompactError> {
+        let Some(last) = count.checked_sub(1) else {
             return Ok(None);
         };
         let range = SurfaceRange {
@@ -332,15 +432,19 @@ impl<S: SessionLog, M: Model<S>> Operation<'_, S, M> {
 
         let mut pairing = Pairing::of(fold);
         let events = self.reader.nodes(&started.nodes).await?;
-        let entry = |(event, at): (_, usize)| -> Entry {
-            let event: &crate::session::Event = event;
+        let entry = |(event, at): (&Event, usize)| {
+            let dead_calls = std::mem::take(&mut pairing.dead[at]);
             Entry {
                 seq: event.seq,
-                text: transcript::entry(event, &std::mem::take(&mut pairing.dead[at])),
+                text: transcript::entry(event, &dead_calls),
+                dead_calls,
             }
         };
         let entries: Vec<Entry> = events.iter().zip(first..).map(entry).collect();
         let pinned = self.pinned(&pins).await?;
+        let reckoned = self.reckon(fold);
+        let instructions = self.settings.instructions();
+        let input = self.settings.summarization_input();
         let summariser = Summariser {
             session: self.reader.session,
             model: self.reader.model,
@@ -349,17 +453,37 @@ impl<S: SessionLog, M: Model<S>> Operation<'_, S, M> {
             policy: &self.policy,
             route: self.summarization_route(),
             fallback_window: self.budgets.window,
-            focus: self
-                .settings
-                .instructions()
-                .into_iter()
-                .chain(self.focus)
-                .collect(),
+            scale: reckoned.scale,
+            focus: instructions.into_iter().chain(self.focus).collect(),
+            strict: input == SummarizationInput::Auto,
         };
         let made = if self.settings.hooks().summarize {
             summariser.by_host(&entries).await?
         } else {
-            summariser.transcript(entries).await?
+            let shown = match input {
+                SummarizationInput::Transcript => Shown::Transcript,
+                SummarizationInput::Replay if !self.can_replay => {
+                    return Err(CompactError::Config(ConfigError {
+                        key: "summarization-input".into(),
+                        message: "the host cannot replay the session's request".into(),
+                    }));
+                }
+                SummarizationInput::Replay => Shown::Replay,
+                SummarizationInput::Auto => {
+                    // Only what begins as the last request did, for the model that
+                    // read it, is in the provider's cache.
+                    let cached = first == 0 && self.route.as_ref() == Some(&summariser.route);
+                    let tried = self.can_replay && cached && self.same_route && !self.overflowed;
+                    let needed = reckoned
+                        .total
+                        .saturating_add(summariser.replay_tokens().await.into());
+                    match tried && needed <= u64::from(self.budgets.window) {
+                        true => Shown::ReplayFirst,
+                        false => Shown::Transcript,
+                    }
+                }
+            };
+            summariser.condense(entries, shown).await?
         };
 
         let checkpoint = checkpoint::frame(&made.content, pinned);

@@ -1,5 +1,6 @@
 //! What content costs, in estimated tokens, before a provider has counted it.
 
+use crate::script;
 use crate::session::Payload;
 use crate::types::{ContentBlock, ResultBlock, ToolCall, ToolResult};
 
@@ -10,6 +11,8 @@ const OVERHEAD: u32 = 4;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pricing {
     pub chars_per_token: f64,
+    /// Whether scripts that tokenizers cut finer than Latin are weighed by their own.
+    pub script_aware: bool,
     pub image_tokens: u32,
 }
 
@@ -25,7 +28,17 @@ pub(crate) fn utf16_len(text: &str) -> usize {
 impl Pricing {
     /// A text's own cost, without the overhead of the block that holds it.
     pub fn bare_text(&self, text: &str) -> u32 {
-        (utf16_len(text) as f64 / self.chars_per_token).ceil() as u32
+        if !self.script_aware || text.is_ascii() {
+            return (utf16_len(text) as f64 / self.chars_per_token).ceil() as u32;
+        }
+        let (mut units, mut hundredths) = (0u64, 0u64);
+        for c in text.chars() {
+            match script::hundredths(c) {
+                Some(weight) => hundredths += u64::from(weight),
+                None => units += c.len_utf16() as u64,
+            }
+        }
+        (units as f64 / self.chars_per_token + hundredths as f64 / 100.0).ceil() as u32
     }
 
     /// A text block, or the system prompt.
@@ -70,7 +83,7 @@ impl Pricing {
 
     fn tool_result(&self, result: &ToolResult) -> u32 {
         let blocks = result.content.iter().map(|block| match block {
-            ResultBlock::Text(text) => self.text(text),
+            ResultBlock::Text(text) | ResultBlock::Reasoning(text) => self.text(text),
             ResultBlock::Image(_) => self.image_tokens,
             ResultBlock::Opaque(opaque) => self.text(&opaque.json),
         });
@@ -99,7 +112,7 @@ pub(crate) fn most_tokens(content: &[ContentBlock]) -> u64 {
     const IMAGE: usize = 1_000_000;
     let result = |result: &ToolResult| -> usize {
         let blocks = result.content.iter().map(|block| match block {
-            ResultBlock::Text(text) => text.len(),
+            ResultBlock::Text(text) | ResultBlock::Reasoning(text) => text.len(),
             ResultBlock::Image(_) => IMAGE,
             ResultBlock::Opaque(opaque) => opaque.json.len() + IMAGE,
         });
@@ -123,6 +136,7 @@ mod tests {
 
     const PRICING: Pricing = Pricing {
         chars_per_token: 4.0,
+        script_aware: false,
         image_tokens: 85,
     };
 

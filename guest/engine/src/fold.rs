@@ -7,6 +7,7 @@
 use crate::compact::NodeKind;
 use crate::session::{CHECKPOINT_SOURCE, Event, Payload, RequestHeader, SurfaceOp};
 use crate::types::{ContentBlock, Seq, SurfaceRange};
+use crate::usage::Anchors;
 
 /// One end of a tool exchange.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +49,11 @@ pub(crate) struct Fold {
     pub turn: Option<u32>,
     pub lock: Option<Lock>,
     pub header: Option<RequestHeader>,
+    pub anchors: Anchors,
+    /// Compactions that ended, well or not, since the user or the model last spoke.
+    pub attempts: u32,
+    /// Surface tokens when the open step began.
+    step: Option<u64>,
 }
 
 impl Fold {
@@ -70,6 +76,8 @@ impl Fold {
                 self.turn = None;
                 self.settle_lock(|lock| lock.turn == Some(*turn));
             }
+            Payload::StepStart(_) => self.step = Some(self.surface_tokens),
+            Payload::StepEnd(_) => self.step = None,
             Payload::RequestHeader(header) => self.header = Some(header.clone()),
             Payload::CompactStart(start) => {
                 self.lock = Some(Lock {
@@ -78,7 +86,10 @@ impl Fold {
                     stale: false,
                 });
             }
-            Payload::CompactEnd(_) => self.lock = None,
+            Payload::CompactEnd(_) => {
+                self.lock = None;
+                self.attempts = self.attempts.saturating_add(1);
+            }
             Payload::Reopened => self.settle_lock(|_| true),
             _ => {}
         }
@@ -102,7 +113,20 @@ impl Fold {
             .ok_or("an event of its type cannot be on the surface")?;
         match op {
             SurfaceOp::Append => {
+                if matches!(
+                    node.kind,
+                    NodeKind::User | NodeKind::Assistant | NodeKind::Steering
+                ) {
+                    self.attempts = 0;
+                }
+                let before = self.surface_tokens;
                 self.surface_tokens += u64::from(node.tokens);
+                if let Payload::AssistantMessage(message) = &event.payload {
+                    let at_step = self.step.unwrap_or(before) + u64::from(node.tokens);
+                    let header = self.header.as_ref();
+                    let anchors = &mut self.anchors;
+                    anchors.answered(message.usage, header, at_step, self.surface_tokens);
+                }
                 self.nodes.push(node);
             }
             SurfaceOp::Replace(SurfaceRange { start, end }) => {
@@ -119,6 +143,8 @@ impl Fold {
                 }
                 let shadowed = &self.nodes[first..=last];
                 if node.kind == NodeKind::Checkpoint {
+                    // It stands for what is past, whichever turn is open.
+                    node.turn = None;
                     node.pins = shadowed.iter().flat_map(|n| n.pins.clone()).collect();
                 } else {
                     // A rewritten node stays in the turn that it came in.

@@ -34,13 +34,16 @@ mod fold;
 mod llm;
 mod pairing;
 mod prompt;
+mod prune;
 mod reading;
 mod retention;
+mod script;
 mod session;
 mod settings;
 mod summarise;
 mod transcript;
 mod types;
+mod usage;
 
 pub use compact::*;
 pub use compactor::Compactor;

@@ -24,12 +24,24 @@ pub struct Standalone {
     pub nodes: Vec<Seq>,
 }
 
+/// A call that was interrupted, in a replayed message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct DeadCall {
+    /// The assistant message that makes it.
+    pub node: Seq,
+    /// Its id.
+    pub call_id: String,
+}
+
 /// The session's own request, replayed, with one user message after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Replay {
     /// The nodes to send, in order.
     pub nodes: Vec<Seq>,
+    /// The calls among them that never got a result, to be given one.
+    pub dead_calls: Vec<DeadCall>,
     /// The text of the user message after them.
     pub instruction: String,
 }

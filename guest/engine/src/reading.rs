@@ -38,6 +38,13 @@ impl<S: SessionLog, M: Model<S>> Reader<'_, S, M> {
         Ok(())
     }
 
+    /// Whether a node at this price may hold more than `chars` code points of text.
+    pub fn could_hold(&self, tokens: u32, chars: usize) -> bool {
+        // The cheapest a code point can be is one of Latin; what a host counts is
+        // not known to follow any rule.
+        self.host_counts || f64::from(tokens) * self.pricing.chars_per_token.max(8.0) > chars as f64
+    }
+
     /// What a message costs, its role included.
     pub async fn price_message(&self, content: &[ContentBlock]) -> Result<u32, CompactError> {
         if !self.host_counts {

@@ -1,7 +1,10 @@
 //! The configuration, checked, with its defaults filled in.
 
-use crate::compact::{Config, ConfigError, HookSet, Policy};
+use crate::compact::{
+    Config, ConfigError, HookSet, Policy, PruneConfig, SummarizationInput, UsageAnchor,
+};
 use crate::estimate::Pricing;
+use crate::prune::Limits;
 use crate::types::Route;
 
 const CONTEXT_WINDOW: u32 = 128_000;
@@ -14,6 +17,9 @@ const COMPACTION_RETRIES: u32 = 1;
 const SUMMARY_RETRIES: u32 = 1;
 const CHARS_PER_TOKEN: f64 = 4.0;
 const IMAGE_TOKENS: u32 = 85;
+const PRUNE_THRESHOLD_CHARS: u32 = 8192;
+const PRUNE_HEAD_CHARS: u32 = 4096;
+const PRUNE_TAIL_CHARS: u32 = 1024;
 
 /// A configuration that can be used.
 #[derive(Clone, Debug)]
@@ -33,6 +39,7 @@ enum Retention {
 #[derive(Clone, Debug)]
 pub(crate) struct EffectivePolicy {
     threshold_ratio: f64,
+    threshold_tokens: Option<u32>,
     retention: Retention,
     pub summarization_route: Option<Route>,
     pub summarization_max_tokens: u32,
@@ -55,6 +62,13 @@ impl Settings {
             && !(ratio.is_finite() && ratio > 0.0)
         {
             return fault("chars-per-token", "it must be above 0");
+        }
+        if let Some(prune) = config.prune {
+            at_least_one("prune.threshold-chars", prune.threshold_chars)?;
+            if !prune_limits(prune).fit() {
+                let message = "head, marker and tail together exceed threshold-chars";
+                return fault("prune.head-chars", message);
+            }
         }
         check_policy("policy", &config.policy)?;
         check_ratios("policy", &EffectivePolicy::of(&[&config.policy]))?;
@@ -80,6 +94,7 @@ impl Settings {
     pub fn pricing(&self) -> Pricing {
         Pricing {
             chars_per_token: self.config.chars_per_token.unwrap_or(CHARS_PER_TOKEN),
+            script_aware: self.config.script_aware.unwrap_or(true),
             image_tokens: self.config.image_tokens.unwrap_or(IMAGE_TOKENS),
         }
     }
@@ -91,6 +106,28 @@ impl Settings {
 
     pub fn instructions(&self) -> Option<&str> {
         self.config.instructions.as_deref()
+    }
+
+    pub fn usage_anchor(&self) -> UsageAnchor {
+        self.config.usage_anchor.unwrap_or(UsageAnchor::Calibrated)
+    }
+
+    pub fn summarization_input(&self) -> SummarizationInput {
+        let input = self.config.summarization_input;
+        input.unwrap_or(SummarizationInput::Auto)
+    }
+
+    pub fn protect_in_flight_turn(&self) -> bool {
+        self.config.protect_in_flight_turn.unwrap_or(false)
+    }
+
+    /// Whether compaction prunes first.
+    pub fn prunes_first(&self) -> bool {
+        self.config.prune.is_some()
+    }
+
+    pub fn prune_limits(&self) -> Limits {
+        prune_limits(self.config.prune.unwrap_or_default())
     }
 
     pub fn hooks(&self) -> HookSet {
@@ -124,6 +161,7 @@ impl EffectivePolicy {
         Self {
             threshold_ratio: first(layers, |policy| policy.threshold_ratio)
                 .unwrap_or(THRESHOLD_RATIO),
+            threshold_tokens: first(layers, |policy| policy.threshold_tokens),
             retention: retention.unwrap_or(Retention::Default),
             // An empty model stands for the session's own.
             summarization_route: first(layers, |policy| policy.summarization_route.clone())
@@ -137,16 +175,19 @@ impl EffectivePolicy {
         }
     }
 
-    /// What a window allows. The error is a retention that leaves nothing to compact.
-    pub fn budgets(&self, window: u32) -> Result<Budgets, ConfigError> {
+    /// What a window allows when `output` tokens of it are for the answer.
+    pub fn budgets(&self, window: u32, output: u32) -> Result<Budgets, ConfigError> {
         if window == 0 {
             return fault("context-window", "a window of 0 tokens holds nothing");
         }
         let share = |ratio: f64| (f64::from(window) * ratio).floor() as u32;
-        let threshold = share(self.threshold_ratio).max(1);
-        let (key, retain) = match self.retention {
-            Retention::Tokens(tokens) => ("policy.retain-tokens", tokens),
-            Retention::Ratio(ratio) => ("policy.retain-ratio", share(ratio)),
+        let threshold = share(self.threshold_ratio)
+            .min(self.threshold_tokens.unwrap_or(u32::MAX))
+            .min(window.saturating_sub(output))
+            .max(1);
+        let retain = match self.retention {
+            Retention::Tokens(tokens) => tokens,
+            Retention::Ratio(ratio) => share(ratio),
             Retention::Default => {
                 let usual = if window < CONTEXT_WINDOW {
                     share(RETAIN_RATIO)
@@ -154,22 +195,31 @@ impl EffectivePolicy {
                     RETAIN_TOKENS
                 };
                 // Nobody chose this figure: make it fit instead of refusing it.
-                (
-                    "policy.retain-tokens",
-                    usual.max(1).min(threshold.div_ceil(2)),
-                )
+                usual.max(1).min(threshold.div_ceil(2))
             }
         };
-        if retain >= threshold && !matches!(self.retention, Retention::Default) {
-            let message =
-                format!("{retain} tokens to keep are not below the threshold of {threshold}");
-            return fault(key, message);
-        }
         Ok(Budgets {
             window,
             threshold,
             retain,
         })
+    }
+
+    /// A retention that leaves nothing to compact is an error, if somebody chose it.
+    pub fn check_retention(&self, budgets: Budgets) -> Result<(), ConfigError> {
+        let key = match self.retention {
+            Retention::Default => return Ok(()),
+            Retention::Tokens(_) => "policy.retain-tokens",
+            Retention::Ratio(_) => "policy.retain-ratio",
+        };
+        let Budgets {
+            retain, threshold, ..
+        } = budgets;
+        if retain < threshold {
+            return Ok(());
+        }
+        let message = format!("{retain} tokens to keep are not below the threshold of {threshold}");
+        fault(key, message)
     }
 }
 
@@ -210,10 +260,19 @@ fn check_policy(key: &str, policy: &Policy) -> Result<(), ConfigError> {
         let message = "names a provider but no model";
         return fault(&format!("{key}.summarization-route"), message);
     }
+    at_least_one(&format!("{key}.threshold-tokens"), policy.threshold_tokens)?;
     at_least_one(
         &format!("{key}.summarization-max-tokens"),
         policy.summarization_max_tokens,
     )
+}
+
+fn prune_limits(config: PruneConfig) -> Limits {
+    Limits {
+        threshold: config.threshold_chars.unwrap_or(PRUNE_THRESHOLD_CHARS) as usize,
+        head: config.head_chars.unwrap_or(PRUNE_HEAD_CHARS) as usize,
+        tail: config.tail_chars.unwrap_or(PRUNE_TAIL_CHARS) as usize,
+    }
 }
 
 fn check_ratios(key: &str, policy: &EffectivePolicy) -> Result<(), ConfigError> {

@@ -5,7 +5,8 @@ use crate::acceptance::{Answer, accept_text};
 use crate::compact::{CompactError, Rejection};
 use crate::estimate::Pricing;
 use crate::llm::{
-    GenerateOptions, Generation, LlmError, Model, ModelInfo, Part, Prompt, Standalone,
+    DeadCall, GenerateOptions, Generation, LlmError, Model, ModelInfo, Part, Prompt, Replay,
+    Standalone,
 };
 use crate::prompt;
 use crate::settings::EffectivePolicy;
@@ -20,6 +21,19 @@ const MARGIN: u32 = 20;
 pub(crate) struct Entry {
     pub seq: Seq,
     pub text: String,
+    /// Ids of its calls that never got a result.
+    pub dead_calls: Vec<String>,
+}
+
+/// How the summariser is shown the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// As a transcript.
+    Transcript,
+    /// As the session's own request.
+    Replay,
+    /// As the session's own request; as a transcript where that does not work.
+    ReplayFirst,
 }
 
 /// A summary that passed, and where it came from.
@@ -43,8 +57,12 @@ pub(crate) struct Summariser<'a, S, M: Model<S>> {
     pub route: Route,
     /// The window to assume where the host does not know the model's.
     pub fallback_window: u32,
+    /// How many of the provider's tokens one estimated token stands for.
+    pub scale: f64,
     /// What the summary is to dwell on.
     pub focus: Vec<&'a str>,
+    /// Whether a replay that is answered by a tool call has failed.
+    pub strict: bool,
 }
 
 /// What one call may hold.
@@ -58,9 +76,64 @@ struct Limits {
 }
 
 impl<S, M: Model<S>> Summariser<'_, S, M> {
-    /// Condense `entries`, in as many calls as the summariser's window needs:
-    /// each after the first is given the summary so far, to be merged.
-    pub async fn transcript(&self, mut entries: Vec<Entry>) -> Result<Made, CompactError> {
+    /// Condense `entries`.
+    pub async fn condense(&self, entries: Vec<Entry>, shown: Shown) -> Result<Made, CompactError> {
+        match shown {
+            Shown::Transcript => self.transcript(entries).await,
+            Shown::Replay => self.replay(&entries, self.policy.summary_retries).await,
+            Shown::ReplayFirst => match self.replay(&entries, 0).await {
+                // A failure of the way, not of the model: the other way may do.
+                Err(
+                    CompactError::Model(LlmError::ContextOverflow(_))
+                    | CompactError::SummaryRejected(Rejection::Empty),
+                ) => self.transcript(entries).await,
+                made => made,
+            },
+        }
+    }
+
+    /// Tokens that a replay adds to the session's own request.
+    pub async fn replay_tokens(&self) -> u32 {
+        let (_, max_tokens) = self.replay_cap().await;
+        let instruction = self.pricing.text(&prompt::instruction(&self.focus));
+        max_tokens.saturating_add(instruction)
+    }
+
+    /// The summariser's own limit, and the cap of a first replay.
+    async fn replay_cap(&self) -> (u32, u32) {
+        let info = self.model.describe_model(&self.route).await;
+        let most = info
+            .and_then(|info| info.max_output_tokens)
+            .unwrap_or(u32::MAX);
+        (most, self.policy.summarization_max_tokens.min(most))
+    }
+
+    /// Condense `entries` as the session's own request shows them.
+    async fn replay(&self, entries: &[Entry], retries: u32) -> Result<Made, CompactError> {
+        let dead_calls = entries.iter().flat_map(|entry| {
+            let dead = |call_id: &String| DeadCall {
+                node: entry.seq,
+                call_id: call_id.clone(),
+            };
+            entry.dead_calls.iter().map(dead)
+        });
+        let prompt = Prompt::Replay(Replay {
+            nodes: entries.iter().map(|entry| entry.seq).collect(),
+            dead_calls: dead_calls.collect(),
+            instruction: prompt::instruction(&self.focus),
+        });
+        let (most_tokens, max_tokens) = self.replay_cap().await;
+        let limits = Limits {
+            room: 0,
+            max_tokens,
+            most_tokens,
+        };
+        self.call(prompt, None, &limits, None, retries).await
+    }
+
+    /// Condense a transcript of `entries`, in as many calls as the summariser's
+    /// window needs: each after the first is given the summary so far, to be merged.
+    async fn transcript(&self, mut entries: Vec<Entry>) -> Result<Made, CompactError> {
         let limits = self.limits().await?;
         let mut elided = Vec::new();
         let parts = self.parts(&mut entries, &limits, &mut elided);
@@ -85,7 +158,8 @@ impl<S, M: Model<S>> Summariser<'_, S, M> {
                 count: count as u32,
             });
             let usage = made.and_then(|earlier| earlier.usage);
-            made = Some(self.call(prompt, part, &limits, usage).await?);
+            let retries = self.policy.summary_retries;
+            made = Some(self.call(prompt, part, &limits, usage, retries).await?);
         }
         let made = made.ok_or(CompactError::SummaryRejected(Rejection::Empty))?;
         Ok(Made { elided, ..made })
@@ -129,6 +203,8 @@ impl<S, M: Model<S>> Summariser<'_, S, M> {
             .saturating_sub(most_tokens.min(max_tokens.saturating_mul(2)))
             .saturating_sub(frame)
             .saturating_sub(window / MARGIN);
+        // Where the provider counts more than is estimated, less fits.
+        let room = (f64::from(room) / self.scale.max(1.0)) as u32;
         if room < LEAST_ROOM {
             let why = format!("the summariser's window of {window} tokens holds no transcript");
             return Err(CompactError::Model(LlmError::ContextOverflow(why)));
@@ -186,6 +262,7 @@ impl<S, M: Model<S>> Summariser<'_, S, M> {
         part: Option<Part>,
         limits: &Limits,
         spent: Option<Usage>,
+        mut retries: u32,
     ) -> Result<Made, CompactError> {
         let mut options = GenerateOptions {
             route: self.route.clone(),
@@ -194,12 +271,19 @@ impl<S, M: Model<S>> Summariser<'_, S, M> {
             purpose: "compaction".into(),
             part,
         };
+        // In a replay that may be tried otherwise, a tool call is the answer to the
+        // session, whatever is said beside it.
+        let is_replay = matches!(options.prompt, Prompt::Replay(_));
         let mut usage = spent;
-        let mut retries = self.policy.summary_retries;
         loop {
             let answer = self.answer(&options).await?;
             usage = sum(usage, answer.usage());
-            match answer.accept() {
+            let went_on = is_replay && self.strict && answer.calls_a_tool();
+            let accepted = match went_on {
+                true => Err(CompactError::SummaryRejected(Rejection::Empty)),
+                false => answer.accept(),
+            };
+            match accepted {
                 Ok(content) => {
                     return Ok(Made {
                         content,

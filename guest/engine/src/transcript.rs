@@ -73,7 +73,7 @@ fn tool_result(out: &mut String, result: &ToolResult) {
             out.push('\n');
         }
         match block {
-            ResultBlock::Text(text) => out.push_str(text),
+            ResultBlock::Text(text) | ResultBlock::Reasoning(text) => out.push_str(text),
             ResultBlock::Image(image) => {
                 placeholder(out, image);
                 out.pop();

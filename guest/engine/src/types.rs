@@ -96,6 +96,8 @@ pub struct Opaque {
 pub enum ResultBlock {
     /// Plain text.
     Text(String),
+    /// Reasoning, as where an agent answers as a tool.
+    Reasoning(String),
     /// An image, by description.
     Image(Image),
     /// Anything else.
