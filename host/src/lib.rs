@@ -58,18 +58,20 @@
 //! # }
 //! ```
 //!
-//! What a loop has to do itself: make its requests from the surface (the nodes
-//! that [`Compactor::surface`] lists), give a call that was interrupted a short
-//! error result when it sends it to a model, and store what it is handed to
-//! append as it is.
+//! What a loop has to do itself: make its requests from the surface, the nodes that
+//! [`Compactor::surface`] lists, and store what it is handed to append as it is.
+//! [`messages`] shows how a surface becomes messages; in particular, a call that was
+//! interrupted needs an error result when it is sent to a model.
 #![deny(missing_docs)]
 
 mod bindings;
+mod config_json;
 mod error;
 mod event_json;
 mod host;
 mod imports;
 mod jsonl;
+mod messages;
 mod model;
 mod offline;
 mod pi;
@@ -78,10 +80,12 @@ mod session;
 mod session_file;
 pub mod types;
 
+pub use config_json::config_from_json;
 pub use error::Error;
 pub use event_json::event_from_json;
 pub use host::{BASIC_BACKEND, CompactHost, Compactor};
 pub use jsonl::{JsonlLog, TornTail};
+pub use messages::messages;
 pub use model::{Generation, Hooks, Model};
 pub use offline::OfflineModel;
 pub use providers::ProviderModel;

@@ -6,12 +6,14 @@
 
 mod builds;
 mod native;
+mod recorded;
 mod script;
 mod session;
 mod vectors;
 
 pub use builds::{Build, Kind, WasmtimeBuild, create};
 pub use native::NativeBuild;
+pub use recorded::{LogCall, RecordedLog};
 pub use script::{Reply, ScriptedModel};
 pub use session::{SessionBuilder, surface_seqs};
 pub use vectors::{read_vectors, run_vector};

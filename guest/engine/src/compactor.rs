@@ -472,7 +472,9 @@ impl<S: SessionLog, M: Model<S>> Operation<'_, S, M> {
                 SummarizationInput::Auto => {
                     // Only what begins as the last request did, for the model that
                     // read it, is in the provider's cache.
-                    let cached = first == 0 && self.route.as_ref() == Some(&summariser.route);
+                    let configured = self.policy.summarization_route.as_ref();
+                    let own = configured.is_none_or(|route| Some(route) == self.route.as_ref());
+                    let cached = first == 0 && own;
                     let tried = self.can_replay && cached && self.same_route && !self.overflowed;
                     let needed = reckoned
                         .total
