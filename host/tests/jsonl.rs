@@ -4,10 +4,11 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use harness_compact_host::types::*;
-use harness_compact_host::{JsonlLog, SessionLog, TornTail};
+use harness_compact_host::{CompactHost, JsonlLog, OfflineModel, SessionLog, TornTail};
 
 fn user(text: &str) -> Draft {
     Draft::on_surface(Payload::UserMessage(UserMessage {
@@ -225,4 +226,38 @@ async fn a_kill_in_the_middle_leaves_whole_lines() {
         assert_eq!(log.torn_tail(), None);
         assert_eq!(texts(&log).await.len() as u32, head + 1);
     }
+}
+
+#[tokio::test]
+async fn a_rewritten_result_keeps_what_the_contract_does_not_carry() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("session.jsonl");
+    let long = "x".repeat(9000);
+    let image = r#"{"type":"image","attachment":{"attachmentId":"sha256:1","mediaType":"image/png","bytes":9,"width":3,"height":3}}"#;
+    let rows = [
+        r#"{"type":"assistant/message","seq":0,"time":0,"data":{"turn":1,"step":1,"message":{"id":"a","role":"assistant","content":[{"type":"tool-call","id":"c","name":"n","arguments":"{}"}]}},"surfaceOp":"append"}"#.to_owned(),
+        format!(r#"{{"type":"tool/result","seq":1,"time":0,"data":{{"turn":1,"step":1,"message":{{"id":"r","role":"user","content":[{{"type":"tool-result","toolCallId":"c","content":[{image},{{"type":"text","text":"{long}"}}],"isError":false}}],"source":{{"kind":"tool","callId":"c"}}}},"meta":{{"k":1}}}},"surfaceOp":"append"}}"#),
+    ];
+    fs::write(&path, rows.join("\n")).unwrap();
+    let log: Arc<dyn SessionLog> = Arc::new(JsonlLog::open(&path).unwrap());
+    let host = CompactHost::new().unwrap();
+    let mut compactor = host
+        .compactor(Config::default(), Arc::new(OfflineModel))
+        .await
+        .unwrap();
+    let pruned = compactor.prune(&log).await.unwrap();
+    assert_eq!(pruned[0].replacement_seq, 3);
+    let text = fs::read_to_string(&path).unwrap();
+    let line: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    let original: serde_json::Value = serde_json::from_str(&rows[1]).unwrap();
+    // All but the text of the one block is as it was.
+    let mut expected = original["data"].clone();
+    let block = "/message/content/0/content/1/text";
+    *expected.pointer_mut(block).unwrap() = line["data"].pointer(block).unwrap().clone();
+    assert_eq!(line["data"], expected);
+    assert!(line["data"].pointer(block).unwrap().as_str().unwrap().len() < 5200);
+    assert_eq!(
+        line["surfaceOp"],
+        serde_json::json!({"op": "replace", "start": 1, "end": 1})
+    );
 }
