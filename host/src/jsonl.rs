@@ -44,6 +44,9 @@ struct State {
     /// How many lines those are.
     lines: usize,
     torn: Option<TornTail>,
+    /// Whether a compaction began that has not ended, by what the log says.
+    compacting: bool,
+    /// What ties the events of the newest compaction together.
     compaction_id: Option<String>,
 }
 
@@ -80,6 +83,7 @@ impl JsonlLog {
             taken: 0,
             lines: 0,
             torn: None,
+            compacting: false,
             compaction_id: None,
         };
         let id = state.catch_up(&path)?;
@@ -100,6 +104,22 @@ impl JsonlLog {
     pub fn torn_tail(&self) -> Option<TornTail> {
         let state = self.inner.state.lock();
         state.unwrap_or_else(PoisonError::into_inner).torn.clone()
+    }
+
+    /// Declare every earlier writer gone: a compaction that one of them left open is
+    /// over, and does not keep others waiting. For a process that has just opened
+    /// the log as its only writer. Answers whether there was one.
+    pub async fn settle(&self) -> Result<bool, SessionError> {
+        let open = self.blocking(|path, state| {
+            state.catch_up(path)?;
+            Ok(state.compacting)
+        });
+        let open = open.await?;
+        if open {
+            let reopened = vec![Draft::log_only(Payload::Reopened)];
+            self.append(reopened, None).await?;
+        }
+        Ok(open)
     }
 
     /// Run `work` on the state, where blocking is allowed.
@@ -226,9 +246,14 @@ impl State {
                     let expected = self.head;
                     return Err(format!("its seq is {}, expected {expected}", first.seq));
                 }
-                if let Payload::CompactStart(_) = first.payload {
-                    let id = value["data"]["compactionId"].as_str();
-                    self.compaction_id = id.map(str::to_owned);
+                match first.payload {
+                    Payload::CompactStart(_) => {
+                        self.compacting = true;
+                        let id = value["data"]["compactionId"].as_str();
+                        self.compaction_id = id.map(str::to_owned);
+                    }
+                    Payload::CompactEnd(_) | Payload::Reopened => self.compacting = false,
+                    _ => {}
                 }
                 self.rows.push(Row {
                     first: first.seq,

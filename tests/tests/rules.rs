@@ -257,6 +257,29 @@ fn r4_parallel_calls_are_one_unit_whatever_the_order_of_their_results() {
 }
 
 #[test]
+fn r4_a_result_that_arrives_in_a_later_turn_still_has_its_call() {
+    for kind in BOTH {
+        let session = SessionBuilder::new("late");
+        session.note(Payload::TurnStart(1));
+        session.user("go");
+        session.calls(&["slow"]);
+        session.note(Payload::TurnEnd(1));
+        let mut world = World::new(kind, Config::default(), session, ScriptedModel::default());
+        let nodes = world.nodes();
+        assert_eq!(nodes[1].dead_calls, ["slow"], "{kind:?}");
+        world.session.note(Payload::TurnStart(2));
+        world.session.user("meanwhile");
+        world.session.result("slow", "at last");
+        world.session.assistant("good");
+        let nodes = world.nodes();
+        assert!(nodes.iter().all(|node| node.dead_calls.is_empty()));
+        assert!(nodes.iter().all(|node| node.orphaned_results.is_empty()));
+        let balanced: Vec<bool> = nodes.iter().map(|node| node.balanced_before).collect();
+        assert_eq!(balanced, [true, true, false, false, true], "{kind:?}");
+    }
+}
+
+#[test]
 fn r5_a_checkpoint_never_comes_between_a_call_and_its_result() {
     for kind in BOTH {
         let session = SessionBuilder::new("r5");

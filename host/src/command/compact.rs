@@ -8,8 +8,8 @@ use anyhow::Context;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory};
 use harness_compact_host::types::{
-    AgentContext, CompactError, CompactionResult, Config, ContentBlock, Draft, Event, Measurement,
-    NowOptions, Payload, Policy, Route, SurfaceRange, Trigger,
+    AgentContext, CompactError, CompactionResult, Config, ContentBlock, Event, Measurement,
+    NowOptions, Policy, Route, SurfaceRange, Trigger,
 };
 use harness_compact_host::{
     CancellationToken, CompactHost, Compactor, Error, JsonlLog, Model, OfflineModel, ProviderModel,
@@ -102,13 +102,12 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
     let session = &arguments.session;
     let format = arguments.format.of(session)?;
     let (log, target) = open(&arguments, format)?;
-    let events = read_all(&*log).await?;
     // A copy has no writer but this process, so whatever its log says is under
     // way in it is not.
-    if compaction_is_open(&events) && (arguments.reopen || target.is_some()) {
-        let reopened = vec![Draft::log_only(Payload::Reopened)];
-        log.append(reopened, None).await.map_err(told)?;
+    if arguments.reopen || target.is_some() {
+        log.settle().await.map_err(told)?;
     }
+    let log: Arc<dyn SessionLog> = Arc::new(log);
 
     let line = progress::line();
     let model: Arc<dyn Model> = if arguments.model == OfflineModel::route() {
@@ -165,7 +164,7 @@ type Target = (TempPath, PathBuf);
 fn open(
     arguments: &Arguments,
     format: SessionFormat,
-) -> anyhow::Result<(Arc<dyn SessionLog>, Option<Target>)> {
+) -> anyhow::Result<(JsonlLog, Option<Target>)> {
     let session = &arguments.session;
     if arguments.in_place {
         if format != SessionFormat::Log {
@@ -175,7 +174,7 @@ fn open(
         }
         let log = JsonlLog::open(session).map_err(told)?;
         warn_of_torn_tail(session, log.torn_tail().as_ref());
-        return Ok((Arc::new(log), None));
+        return Ok((log, None));
     }
     let out = arguments
         .out
@@ -199,7 +198,7 @@ fn open(
         let (copy, session) = (copy.display().to_string(), session.display().to_string());
         anyhow::anyhow!(error.describe().replace(&copy, &session))
     })?;
-    Ok((Arc::new(log), Some((copy, out))))
+    Ok((log, Some((copy, out))))
 }
 
 fn config(arguments: &Arguments) -> Config {
@@ -284,18 +283,6 @@ fn why_nothing(arguments: &Arguments, before: &Measurement) -> String {
         "{total} tokens, of which the newest {retain} are kept with what belongs to them, \
          leave nothing older that is not summarised already"
     )
-}
-
-fn compaction_is_open(events: &[Event]) -> bool {
-    let mut open = false;
-    for event in events {
-        match event.payload {
-            Payload::CompactStart(_) => open = true,
-            Payload::CompactEnd(_) | Payload::Reopened => open = false,
-            _ => {}
-        }
-    }
-    open
 }
 
 fn summary_text(result: &CompactionResult) -> String {
