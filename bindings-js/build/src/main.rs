@@ -20,6 +20,7 @@ fn main() -> Result<()> {
         .input_path(module)
         .out_name("engine")
         .web(true)?
+        .typescript(true)
         .omit_default_module_path(true)
         .remove_name_section(true)
         .remove_producers_section(true)

@@ -1,0 +1,40 @@
+// Makes dist/: the WebAssembly by cargo, the component's glue by jco, the rest by tsc.
+import { execFileSync } from 'node:child_process';
+import { cpSync, mkdirSync, rmSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+const here = fileURLToPath(new URL('..', import.meta.url));
+const run = (command, ...args) => execFileSync(command, args, { cwd: here, stdio: 'inherit' });
+const wasm = `${here}src/wasm`;
+const scratch = `${here}../target/npm`;
+
+rmSync(`${here}dist`, { recursive: true, force: true });
+rmSync(wasm, { recursive: true, force: true });
+mkdirSync(wasm, { recursive: true });
+
+run('cargo', 'run', '--quiet', '--package', 'harness-compact-js-build', '--', scratch);
+
+// What suspends: everything that a host may take its time for, and the operations.
+const imports = [
+  'session@0.1.0#[method]session.head',
+  'session@0.1.0#[method]session.read',
+  'session@0.1.0#[method]session.append',
+  'session@0.1.0#[method]session.flush',
+  'llm-stream@0.1.0#describe-model',
+  'llm-stream@0.1.0#stream',
+  'llm-stream@0.1.0#[method]generation.next',
+  'hooks@0.1.0#estimate-content-tokens',
+  'hooks@0.1.0#summarize',
+];
+const operations = ['measure', 'surface', 'compact-if-needed', 'compact-region', 'compact-now', 'prune'];
+run(
+  'npx', 'jco', 'transpile', `${scratch}/compactor.component.wasm`,
+  '--out-dir', wasm, '--name', 'compactor', '--quiet', '--minify', '--no-typescript',
+  '--instantiation', 'async', '--async-mode', 'jspi', '--no-nodejs-compat', '--no-component-error-wrapping',
+  '--async-imports', ...imports.map((name) => `harness:compact/${name}`),
+  '--async-exports', ...operations.map((name) => `harness:compact/compact@0.1.0#[method]compactor.${name}`),
+);
+for (const file of ['engine.js', 'engine_bg.wasm', 'engine.d.ts']) cpSync(`${scratch}/bindgen/${file}`, `${wasm}/${file}`);
+cpSync(`${here}scripts/compactor.d.ts`, `${wasm}/compactor.d.ts`);
+run('npx', 'tsc');
+cpSync(wasm, `${here}dist/wasm`, { recursive: true });

@@ -1,0 +1,10 @@
+/** A module from its file, wherever that is. */
+export async function compile(url: URL): Promise<WebAssembly.Module> {
+  if (url.protocol === 'file:') {
+    const { readFile } = await import('node:fs/promises');
+    return WebAssembly.compile(await readFile(url));
+  }
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(`${url} could not be loaded: ${response.status}`);
+  return WebAssembly.compile(await response.arrayBuffer());
+}
