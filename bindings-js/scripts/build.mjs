@@ -1,6 +1,6 @@
 // Makes dist/: the WebAssembly by cargo, the component's glue by jco, the rest by tsc.
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, rmSync } from 'node:fs';
+import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 const here = fileURLToPath(new URL('..', import.meta.url));
@@ -36,5 +36,10 @@ run(
 );
 for (const file of ['engine.js', 'engine_bg.wasm', 'engine.d.ts']) cpSync(`${scratch}/bindgen/${file}`, `${wasm}/${file}`);
 cpSync(`${here}scripts/compactor.d.ts`, `${wasm}/compactor.d.ts`);
+const engine = readFileSync(`${wasm}/engine_bg.wasm`).toString('base64');
+writeFileSync(`${wasm}/engine-inline.js`, `export default '${engine}';\n`);
+writeFileSync(`${wasm}/engine-inline.d.ts`, 'declare const engine: string;\nexport default engine;\n');
 run('npx', 'tsc');
+rmSync(`${wasm}/interfaces`, { recursive: true, force: true });
 cpSync(wasm, `${here}dist/wasm`, { recursive: true });
+cpSync(`${here}scripts/engine.wasm.d.ts`, `${here}dist/engine.wasm.d.ts`);

@@ -20,6 +20,8 @@ export interface Instance {
   compactRegion(host: Host, range: SurfaceRange, agent: Agent): Answered<CompactionResult>;
   compactNow(host: Host, agent: Agent, options: NowOptions): Answered<CompactionResult | undefined>;
   prune(host: Host): Answered<Pruned[]>;
+  /** Forget a session that will not be used again. */
+  forget(sessionId: string): void;
   dispose(): void;
 }
 

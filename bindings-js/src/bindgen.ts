@@ -109,6 +109,10 @@ class BindgenInstance implements Instance {
   prune: Instance['prune'] = (host) =>
     answered(types.pruned, this.compactor.prune(session(host), model(host)));
 
+  forget(sessionId: string): void {
+    this.compactor.forget(sessionId);
+  }
+
   dispose(): void {
     this.compactor.free();
   }

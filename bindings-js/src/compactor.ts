@@ -200,7 +200,6 @@ export class Compactor {
     call: (instance: Instance, host: Host) => Answered<T>,
   ): Promise<T> {
     const slot = await this.slot(session.id);
-    slot.waiting += 1;
     const turn = slot.tail.then(async () => {
       const host = new Host(session, this.options.model, this.options.hooks, signal, this.onEvent());
       try {
@@ -236,19 +235,29 @@ export class Compactor {
         // The one used longest ago is the first to go.
         this.slots.delete(id);
         this.slots.set(id, own);
+        own.waiting += 1;
         return own;
       }
-      if (this.slots.size < (this.options.maxInstances ?? 16)) break;
+      if (this.slots.size < (this.options.maxInstances ?? 16)) return this.take(id, this.instantiate());
       const idle = [...this.slots].find(([, slot]) => slot.waiting === 0);
       if (idle) {
-        this.release(...idle);
-        break;
+        // An instance serves another session as well, once it has forgotten its own.
+        const [other, slot] = idle;
+        this.slots.delete(other);
+        const instance = slot.instance.then((instance) => {
+          instance.forget(other);
+          return instance;
+        });
+        return this.take(id, instance);
       }
       await new Promise<void>((free) => this.freed.push(free));
     }
-    const instance = this.instantiate();
+  }
+
+  /** A slot for one waiting call. */
+  private take(id: string, instance: Promise<Instance>): Slot {
     instance.catch(() => {});
-    const slot: Slot = { instance, tail: Promise.resolve(), waiting: 0 };
+    const slot: Slot = { instance, tail: Promise.resolve(), waiting: 1 };
     this.slots.set(id, slot);
     return slot;
   }
@@ -278,6 +287,33 @@ export class Compactor {
       })
     );
   }
+}
+
+const loaded = new WeakMap<object, Map<string, Promise<Backend>>>();
+
+/** Make a compactor of a build that `load` loads; each build once. */
+export async function create(
+  options: CompactorOptions,
+  load: (kind: 'component' | 'bindgen') => Promise<Backend>,
+): Promise<Compactor> {
+  const suspends = 'Suspending' in WebAssembly;
+  const wanted = options.runtime ?? 'auto';
+  if (wanted === 'component' && !suspends) {
+    throw new CompactError('unsupported-runtime', 'this runtime cannot suspend WebAssembly; use `bindgen` or `auto`');
+  }
+  const kind = wanted === 'auto' ? (suspends ? 'component' : 'bindgen') : wanted;
+  const builds = loaded.get(load) ?? new Map<string, Promise<Backend>>();
+  loaded.set(load, builds);
+  let backend = builds.get(kind);
+  if (!backend) {
+    backend = load(kind);
+    builds.set(kind, backend);
+    // What could not be loaded may be another time.
+    backend.catch(() => builds.delete(kind));
+  }
+  const compactor = new Compactor(await backend, options);
+  await compactor.start();
+  return compactor;
 }
 
 function argument<T>(name: string, schema: Schema<T>, value: T): void {

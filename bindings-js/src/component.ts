@@ -133,6 +133,10 @@ class ComponentInstance implements Instance {
 
   prune: Instance['prune'] = (host) => this.answered(this.compactor.prune(this.session(host)));
 
+  forget(sessionId: string): void {
+    this.compactor.forget(sessionId);
+  }
+
   dispose(): void {
     this.compactor[Symbol.dispose ?? Symbol.for('dispose')]?.();
   }

@@ -12,6 +12,7 @@ use harness_compact_host::{
 };
 
 use crate::native::NativeBuild;
+use crate::node::NodeBuild;
 
 /// A build of the compactor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -20,6 +21,10 @@ pub enum Kind {
     Native,
     /// The component, in wasmtime.
     Wasmtime,
+    /// The npm package's component build, in the `node` on PATH or that `NODE` names.
+    Component,
+    /// Its bindgen build.
+    Bindgen,
 }
 
 /// A compactor of some build. Its errors are the contract's; a trap, which is a
@@ -83,6 +88,8 @@ pub async fn create(
 ) -> Result<Box<dyn Build>, CompactError> {
     Ok(match kind {
         Kind::Native => Box::new(NativeBuild::new(config, model, hooks)?),
+        Kind::Component => Box::new(NodeBuild::new("component", config, model).await?),
+        Kind::Bindgen => Box::new(NodeBuild::new("bindgen", config, model).await?),
         Kind::Wasmtime => {
             static HOST: OnceLock<CompactHost> = OnceLock::new();
             let host = HOST.get_or_init(|| CompactHost::new().expect("the embedded backend loads"));

@@ -6,6 +6,7 @@
 
 mod builds;
 mod native;
+mod node;
 mod recorded;
 mod script;
 mod session;
@@ -13,7 +14,8 @@ mod vectors;
 
 pub use builds::{Build, Kind, WasmtimeBuild, create};
 pub use native::NativeBuild;
+pub use node::NodeBuild;
 pub use recorded::{LogCall, RecordedLog};
 pub use script::{Reply, ScriptedModel};
 pub use session::{SessionBuilder, surface_seqs};
-pub use vectors::{read_vectors, run_vector};
+pub use vectors::{VectorRun, read_vectors, run_vector};

@@ -32,7 +32,7 @@ async fn main() -> ExitCode {
         for (vector, line) in vectors.iter().zip(1..) {
             let name = vector["name"].as_str().unwrap_or_default();
             let differences = run_vector(arguments.build, vector).await;
-            let differences = differences.unwrap_or_else(|why| vec![why]);
+            let differences = differences.map_or_else(|why| vec![why], |run| run.differences);
             if differences.is_empty() {
                 passed += 1;
                 continue;

@@ -28,8 +28,17 @@ pub fn read_vectors(path: &Path) -> io::Result<Vec<Value>> {
     lines.filter(|line| !blank(line)).map(parse).collect()
 }
 
-/// Run one vector through a build. Answers every difference, a line each.
-pub async fn run_vector(kind: Kind, vector: &Value) -> Result<Vec<String>, String> {
+/// What a build made of a vector.
+#[derive(Debug)]
+pub struct VectorRun {
+    /// Every difference from what is expected, a line each.
+    pub differences: Vec<String>,
+    /// The events that it appended.
+    pub appended: Vec<Event>,
+}
+
+/// Run one vector through a build. The error is why it cannot be run.
+pub async fn run_vector(kind: Kind, vector: &Value) -> Result<VectorRun, String> {
     let log = Arc::new(MemoryLog::new("vector"));
     for (seq, event) in list(&vector["log"]).iter().enumerate() {
         let mut event = priced_by_json(event);
@@ -74,7 +83,12 @@ pub async fn run_vector(kind: Kind, vector: &Value) -> Result<Vec<String>, Strin
 
     let mut compactor = match create(kind, config, model.clone(), None).await {
         Ok(compactor) => compactor,
-        Err(error) => return Ok(compare("error", &vector["expect"]["error"], &class(&error))),
+        Err(error) => {
+            return Ok(VectorRun {
+                differences: compare("error", &vector["expect"]["error"], &class(&error)),
+                appended: Vec::new(),
+            });
+        }
     };
     let before = state(&mut *compactor, &session, &agent).await;
     let outcome = operate(&mut *compactor, &session, &agent, &vector["operation"]).await;
@@ -97,7 +111,10 @@ pub async fn run_vector(kind: Kind, vector: &Value) -> Result<Vec<String>, Strin
     differences.extend(compare("appended", &expect["appended"], &json!(appended)));
     let requests = requests(&model, &events, vector);
     differences.extend(compare("requests", &expect["requests"], &requests));
-    Ok(differences)
+    Ok(VectorRun {
+        differences,
+        appended: events[written..].to_vec(),
+    })
 }
 
 fn compare(what: &str, expected: &Value, found: &Value) -> Vec<String> {

@@ -11,7 +11,7 @@ async fn all_pass(kind: Kind) {
     let mut failed = Vec::new();
     for vector in &vectors {
         match run_vector(kind, vector).await {
-            Ok(differences) if differences.is_empty() => {}
+            Ok(run) if run.differences.is_empty() => {}
             outcome => failed.push(format!("{}: {outcome:?}", vector["name"])),
         }
     }
@@ -35,10 +35,41 @@ async fn a_wrong_expectation_is_a_difference() {
         .expect("they can be read")
         .swap_remove(3);
     vector["expect"]["after"]["totalTokens"] = 1.into();
-    let differences = run_vector(Kind::Native, &vector).await.expect("it runs");
+    let run = run_vector(Kind::Native, &vector).await.expect("it runs");
+    let differences = run.differences;
     assert_eq!(differences.len(), 1);
     assert!(
         differences[0].starts_with("after: expected "),
         "{differences:?}"
     );
+}
+
+/// The package's builds, if it has been built, and what they append to the byte.
+async fn package_agrees(kind: Kind) {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bindings-js/dist");
+    if !package.exists() {
+        eprintln!("skipped: the npm package is not built (npm ci && npm run build in bindings-js)");
+        return;
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/reference.jsonl");
+    for vector in read_vectors(&path).expect("they can be read") {
+        let run = run_vector(kind, &vector).await.expect("it runs");
+        assert_eq!(run.differences, [] as [String; 0], "{}", vector["name"]);
+        let native = run_vector(Kind::Native, &vector).await.expect("it runs");
+        assert_eq!(run.appended, native.appended, "{}", vector["name"]);
+    }
+}
+
+#[tokio::test]
+async fn in_javascript_with_wasm_bindgen() {
+    package_agrees(Kind::Bindgen).await;
+}
+
+#[tokio::test]
+async fn in_javascript_with_the_component() {
+    if std::env::var_os("NODE").is_none() {
+        eprintln!("skipped: NODE names no runtime that can suspend WebAssembly");
+        return;
+    }
+    package_agrees(Kind::Component).await;
 }

@@ -7,9 +7,13 @@ use anyhow::{Context, Result};
 use wasm_bindgen_cli_support::Bindgen;
 
 fn main() -> Result<()> {
-    let out = std::env::args_os().nth(1).context("usage: harness-compact-js-build OUT")?;
+    let out = std::env::args_os()
+        .nth(1)
+        .context("usage: harness-compact-js-build OUT")?;
     let out = PathBuf::from(out);
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()?;
     let target = workspace.join("target/guest");
     std::fs::create_dir_all(&out)?;
     let component = harness_compact_encode::component(&workspace, &target)?;

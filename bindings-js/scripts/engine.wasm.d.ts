@@ -1,0 +1,2 @@
+declare const engine: WebAssembly.Module;
+export default engine;
