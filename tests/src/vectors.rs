@@ -65,7 +65,7 @@ pub async fn run_vector(kind: Kind, vector: &Value) -> Result<VectorRun, String>
 
     let replies = list(&vector["replies"])
         .iter()
-        .map(|reply| read_reply(reply));
+        .map(read_reply);
     let model = ScriptedModel::new(replies.collect::<Vec<_>>());
     let window = number(&vector["contextWindow"]);
     let model = Arc::new(window.into_iter().fold(model, ScriptedModel::with_window));
