@@ -63,9 +63,7 @@ pub async fn run_vector(kind: Kind, vector: &Value) -> Result<VectorRun, String>
             _ => None,
         });
 
-    let replies = list(&vector["replies"])
-        .iter()
-        .map(read_reply);
+    let replies = list(&vector["replies"]).iter().map(read_reply);
     let model = ScriptedModel::new(replies.collect::<Vec<_>>());
     let window = number(&vector["contextWindow"]);
     let model = Arc::new(window.into_iter().fold(model, ScriptedModel::with_window));

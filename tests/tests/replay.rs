@@ -67,7 +67,7 @@ async fn play(path: &Path, window: u32, stride: usize) -> usize {
         };
         moved.insert(event.seq, memory.push(draft));
 
-        let fresh = event.seq as usize % stride == 0;
+        let fresh = (event.seq as usize).is_multiple_of(stride);
         let prefix = fresh.then(|| {
             let copy = MemoryLog::new("played");
             for event in memory.events() {

@@ -257,6 +257,77 @@ fn r4_parallel_calls_are_one_unit_whatever_the_order_of_their_results() {
 }
 
 #[test]
+fn r1_a_result_without_a_call_goes_with_what_precedes_it() {
+    for kind in BOTH {
+        let session = SessionBuilder::new("orphans");
+        session.result("x", "of a call that is gone");
+        session.user("go");
+        session.result("y", "nobody asked");
+        session.assistant("done");
+        let model = ScriptedModel::default();
+        let mut world = World::new(kind, Config::default(), session, model);
+        let nodes = world.nodes();
+        let balanced: Vec<bool> = nodes.iter().map(|node| node.balanced_before).collect();
+        assert_eq!(balanced, [true, true, false, true], "{kind:?}");
+        let orphaned: Vec<&[String]> = nodes.iter().map(|n| &n.orphaned_results[..]).collect();
+        assert_eq!(
+            orphaned,
+            [&["x".to_owned()][..], &[], &["y".to_owned()], &[]]
+        );
+    }
+}
+
+#[test]
+fn r7_what_ends_a_call_without_a_result() {
+    // Whether a turn is open, what follows the call, and whether it then may still
+    // be answered; no cut behind it is balanced then.
+    let cases = [
+        (true, "nothing", true),
+        (true, "user", true),
+        (true, "context", true),
+        (true, "assistant", false),
+        (false, "nothing", true),
+        (false, "context", true),
+        (false, "user", false),
+        (false, "assistant", false),
+    ];
+    for kind in BOTH {
+        for (turn, then, open) in cases {
+            let session = SessionBuilder::new("ends");
+            if turn {
+                session.note(Payload::TurnStart(1));
+            }
+            session.user("go");
+            session.calls(&["c"]);
+            match then {
+                "user" => session.user("wait"),
+                "assistant" => session.assistant("well"),
+                "context" => session.node(Payload::ContextMessage(vec![text_block("x")])),
+                _ => 0,
+            };
+            let model = ScriptedModel::default();
+            let mut world = World::new(kind, Config::default(), session, model);
+            let nodes = world.nodes();
+            let ids = [
+                !nodes[1].open_calls.is_empty(),
+                !nodes[1].dead_calls.is_empty(),
+            ];
+            assert_eq!(ids, [open, !open], "{kind:?} {turn} {then}");
+            if let Some(next) = nodes.get(2) {
+                assert_eq!(next.balanced_before, !open, "{kind:?} {turn} {then}");
+            }
+            let call = nodes[1].seq;
+            let region = world.region(nodes[0].seq, call);
+            assert_eq!(
+                region == Err(CompactError::Unbalanced(call)),
+                open,
+                "{kind:?} {turn} {then}"
+            );
+        }
+    }
+}
+
+#[test]
 fn r4_a_result_that_arrives_in_a_later_turn_still_has_its_call() {
     for kind in BOTH {
         let session = SessionBuilder::new("late");
@@ -815,7 +886,9 @@ fn r53_r54_r74_r77_the_threshold_is_below_what_the_model_can_take() {
 
 // C: estimating
 
-struct Counting(fn(&[Vec<ContentBlock>]) -> Result<Vec<u32>, String>);
+type Count = fn(&[Vec<ContentBlock>]) -> Result<Vec<u32>, String>;
+
+struct Counting(Count);
 
 #[async_trait]
 impl Hooks for Counting {
@@ -853,12 +926,7 @@ impl Hooks for Counting {
     }
 }
 
-fn hooked(
-    kind: Kind,
-    hooks: HookSet,
-    count: fn(&[Vec<ContentBlock>]) -> Result<Vec<u32>, String>,
-    first: &str,
-) -> World {
+fn hooked(kind: Kind, hooks: HookSet, count: Count, first: &str) -> World {
     let session = SessionBuilder::new("hooks");
     session.user(&first.repeat(60));
     session.calls(&["a"]);
@@ -916,7 +984,6 @@ fn a_hook_that_fails_or_answers_nonsense_changes_nothing() {
         estimate_content_tokens: true,
         summarize: false,
     };
-    type Count = fn(&[Vec<ContentBlock>]) -> Result<Vec<u32>, String>;
     let nonsense: [(Count, &str); 3] = [
         (|_| Err("no tokenizer".into()), "no tokenizer"),
         (|_| Ok(vec![1]), "5 groups and answered 1"),
@@ -1456,6 +1523,33 @@ fn r34_r35_an_answer_needs_text_and_a_truncated_one_gets_more_room() {
 }
 
 #[test]
+fn output_of_other_kinds_is_left_out_and_what_the_calls_used_is_recorded() {
+    for kind in BOTH {
+        let counted = |text: &str, input_tokens| {
+            let finish = Finish {
+                reason: FinishReason::Stop,
+                usage: usage(input_tokens, 1),
+            };
+            Reply::Chunks(vec![
+                Chunk::Text(text.into()),
+                Chunk::Other("audio".into()),
+                Chunk::Finish(finish),
+            ])
+        };
+        let mut world = World::full(kind, [counted(" ", 10), counted("said", 5)]);
+        let result = world.now().unwrap().unwrap();
+        assert_eq!(result.summary, [text_block("said")], "{kind:?}");
+        let record = world.session.log.events()[result.summary_seq as usize]
+            .payload
+            .clone();
+        let Payload::CompactSummary(record) = record else {
+            panic!("the record")
+        };
+        assert_eq!(record.usage, usage(15, 2));
+    }
+}
+
+#[test]
 fn r36_nothing_to_summarise_keeps_the_previous_summary() {
     for kind in BOTH {
         let mut world = World::full(kind, [short(), Reply::text("(none)")]);
@@ -1696,6 +1790,75 @@ fn r46_a_log_that_fails_at_any_write_leaves_the_surface() {
             // And the next attempt is not in its way.
             assert!(world.now().unwrap().is_some());
         }
+    }
+}
+
+#[test]
+fn r44_a_log_that_never_stands_still_is_given_up_on() {
+    for kind in BOTH {
+        for (conflicts, lands) in [
+            (0, true),
+            (1, true),
+            (63, true),
+            (64, false),
+            (usize::MAX, false),
+        ] {
+            let mut world = World::full(kind, [short()]);
+            let tried = Arc::new(AtomicUsize::new(0));
+            let seen = tried.clone();
+            let log = RecordedLog::new(world.session.log.clone()).failing(move |call| {
+                let fails = matches!(call, LogCall::Append(1))
+                    && seen.fetch_add(1, Ordering::SeqCst) < conflicts;
+                fails.then_some(SessionError::Conflict(49))
+            });
+            world.log = Arc::new(log);
+            let outcome = world.now();
+            if lands {
+                assert!(outcome.unwrap().is_some(), "{kind:?} {conflicts}");
+            } else {
+                let conflict = SessionError::Conflict(49);
+                assert_eq!(
+                    outcome,
+                    Err(CompactError::Session(conflict)),
+                    "{kind:?} {conflicts}"
+                );
+                assert_eq!(tried.load(Ordering::SeqCst), 64);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_append_that_answers_another_seq_is_an_error() {
+    struct Astray(Arc<harness_compact_host::MemoryLog>);
+    #[async_trait]
+    impl SessionLog for Astray {
+        fn id(&self) -> String {
+            self.0.id()
+        }
+        async fn head(&self) -> Result<Seq, SessionError> {
+            self.0.head().await
+        }
+        async fn read(&self, start: Seq, limit: u32) -> Result<Vec<Event>, SessionError> {
+            self.0.read(start, limit).await
+        }
+        async fn append(&self, drafts: Vec<Draft>, head: Option<Seq>) -> Result<Seq, SessionError> {
+            self.0.append(drafts, head).await.map(|seq| seq + 1)
+        }
+        async fn flush(&self) -> Result<(), SessionError> {
+            Ok(())
+        }
+    }
+    for kind in BOTH {
+        let mut world = World::full(kind, [short()]);
+        world.log = Arc::new(Astray(world.session.log.clone()));
+        let outcome = world.now();
+        let told = "an append at head 49 answered 50";
+        match outcome {
+            Err(CompactError::Session(SessionError::Corrupt(why))) => assert_eq!(why, told),
+            other => panic!("{kind:?}: {other:?}"),
+        }
+        assert!(world.model.requests().is_empty());
     }
 }
 
