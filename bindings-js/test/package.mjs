@@ -117,14 +117,24 @@ await test('esbuild, one file from the inline entry', async () => {
   assert(stdout.startsWith('bindgen: '), stdout);
 });
 
+/** The tests that every runtime runs, beside a page or a worker. */
+const shared = Object.fromEntries(
+  ['assert.mjs', 'behaviour.mjs'].map((file) => [file, readFileSync(`${here}test/${file}`, 'utf8')]),
+);
+
 const inPage = (report) => `
-  import { createCompactor, fromMessages } from 'harness-compact';
+  import * as harness from 'harness-compact';
+  import assert from './assert.mjs';
+  import { run } from './behaviour.mjs';
+  const { createCompactor, fromMessages } = harness;
   const model = { async *stream() { yield { type: 'text', text: 'short' }; yield { type: 'finish', reason: 'stop' }; } };
   export async function compact(runtime) {
     const messages = Array.from({ length: 40 }, (_, index) => ({ role: index % 2 ? 'assistant' : 'user', content: 'word '.repeat(100) }));
     const session = fromMessages(messages, 'openai');
     const compactor = await createCompactor({ model, runtime });
     const result = await compactor.compactNow({ session });
+    const behaviour = await run({ package: harness, assert, runtime: compactor.runtime });
+    if (behaviour.failures.length) throw new Error(behaviour.failures.join('\\n'));
     return compactor.runtime + ' ' + result.after.nodes + ' ' + session.toMessages().length;
   }
   ${report}
@@ -134,7 +144,7 @@ await test('workerd', async () => {
   const source = inPage(`export default { async fetch() {
     try { return new Response(await compact('auto') + ';' + await compact('bindgen')); } catch (error) { return new Response(String(error.stack ?? error)); }
   } };`);
-  const folder = project('workerd', { 'worker.mjs': source });
+  const folder = project('workerd', { 'worker.mjs': source, ...shared });
   await run(`${here}node_modules/.bin/esbuild`, ['worker.mjs', '--bundle', '--format=esm', '--conditions=workerd', '--loader:.wasm=copy', '--outdir=out'], { cwd: folder });
   const wasm = readdirSync(join(folder, 'out')).filter((file) => file.endsWith('.wasm'));
   const modules = [`(name = "worker.js", esModule = embed "out/worker.js")`, ...wasm.map((file) => `(name = "${file}", wasm = embed "out/${file}")`)];
@@ -163,7 +173,7 @@ await test('Vite, in Chromium', async () => {
     const outcome = await compact('component').then(async (one) => one + ';' + await compact('bindgen')).catch((error) => String(error.stack ?? error));
     await fetch('/report', { method: 'POST', body: outcome });
   `);
-  const folder = project('vite', { 'main.js': page, 'index.html': '<script type="module" src="/main.js"></script>' });
+  const folder = project('vite', { 'main.js': page, 'index.html': '<script type="module" src="/main.js"></script>', ...shared });
   await run(process.execPath, [`${runtimes}/vite/bin/vite.js`, 'build', '--target', 'esnext', '--logLevel', 'warn'], { cwd: folder });
   const types = { '.html': 'text/html', '.js': 'text/javascript', '.wasm': 'application/wasm' };
   let reported;
