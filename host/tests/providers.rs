@@ -40,6 +40,7 @@ async fn serve() -> Server {
     let (asked, called) = Seen::default();
     let app = Router::new()
         .route("/v1/chat/completions", post(answer))
+        .route("/v1/messages", post(anthropic_answer))
         .with_state((asked.clone(), called.clone()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -126,6 +127,39 @@ async fn answer(State((asked, called)): State<Seen>, Json(request): Json<Value>)
     }
 }
 
+/// Anthropic's protocol.
+async fn anthropic_answer(State((asked, _)): State<Seen>, Json(request): Json<Value>) -> Response {
+    let behaviour = request["model"].as_str().unwrap().to_owned();
+    *asked.lock().await = request;
+    if behaviour == "overflow" {
+        let error = json!({"type": "error", "error": {
+            "type": "invalid_request_error",
+            "message": "prompt is too long: 210000 tokens > 200000 maximum",
+        }});
+        return (StatusCode::BAD_REQUEST, Json(error)).into_response();
+    }
+    let stop = if behaviour == "length" {
+        "max_tokens"
+    } else {
+        "end_turn"
+    };
+    let message = json!({"id": "m", "type": "message", "role": "assistant", "content": [], "model": "x",
+        "stop_reason": null, "usage": {"input_tokens": 900, "cache_read_input_tokens": 100, "output_tokens": 1}});
+    let events = [
+        json!({"type": "message_start", "message": message}),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": SUMMARY}}),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": 20}}),
+        json!({"type": "message_stop"}),
+    ];
+    let events = events.into_iter().map(|event| {
+        let kind = event["type"].as_str().unwrap().to_owned();
+        Ok::<_, Infallible>(Event::default().event(kind).data(event.to_string()))
+    });
+    Sse::new(stream::iter(events.collect::<Vec<_>>())).into_response()
+}
+
 fn sample() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let session = folder.path().join("session.jsonl");
@@ -209,6 +243,59 @@ async fn a_normal_answer_lands() {
         prompt[transcript.end..].contains("the exit codes"),
         "instructions come last"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn anthropics_protocol_is_spoken_as_well() {
+    let server = serve().await;
+    for (behaviour, told) in [
+        ("normal", None),
+        ("length", Some("cut off at the generation cap")),
+        (
+            "overflow",
+            Some("does not fit the model's window (prompt is too long"),
+        ),
+    ] {
+        let (_folder, session) = sample();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_harness-compact"));
+        command
+            .arg("compact")
+            .arg(&session)
+            .args(["--model", &format!("anthropic/{behaviour}")])
+            .args(["--base-url", &server.url, "--json"])
+            .env("ANTHROPIC_API_KEY", "test");
+        let output = tokio::task::spawn_blocking(move || command.output());
+        let output = output.await.unwrap().unwrap();
+        let stderr = text(&output.stderr);
+        match told {
+            None => {
+                assert_eq!(output.status.code(), Some(0), "{stderr}");
+                let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+                assert_eq!(report["summary"], SUMMARY);
+                let log = fs::read_to_string(session.with_extension("compacted.jsonl")).unwrap();
+                let record = log
+                    .lines()
+                    .find(|line| line.contains("compact/summary"))
+                    .unwrap();
+                let record: Value = serde_json::from_str(record).unwrap();
+                assert_eq!(
+                    record["data"]["usage"],
+                    json!({
+                        "inputTokens": 900, "outputTokens": 20,
+                        "cacheReadTokens": 100, "cacheWriteTokens": 0,
+                    })
+                );
+                let asked = server.asked.lock().await.clone();
+                assert_eq!(asked["max_tokens"], 2048);
+                let system = asked["system"].to_string();
+                assert!(system.contains("## Primary Request and Intent"), "{system}");
+            }
+            Some(told) => {
+                assert_eq!(output.status.code(), Some(1), "{stderr}");
+                assert!(stderr.contains(told), "{behaviour}: {stderr}");
+            }
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
