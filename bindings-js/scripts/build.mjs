@@ -1,6 +1,6 @@
 // Makes dist/: the WebAssembly by cargo, the component's glue by jco, the rest by tsc.
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 const here = fileURLToPath(new URL('..', import.meta.url));
@@ -47,7 +47,16 @@ writeFileSync(`${wasm}/engine-inline.js`, `export default '${engine}';\n`);
 writeFileSync(`${wasm}/engine-inline.d.ts`, 'declare const engine: string;\nexport default engine;\n');
 run('npx', 'tsc');
 rmSync(`${wasm}/interfaces`, { recursive: true, force: true });
-run('npx', 'esbuild', 'dist/*.js', '--minify', '--outdir=dist', '--allow-overwrite', '--log-level=warning');
+// One file for each entry and what they share, small.
+const entries = ['index', 'slim', 'inline', 'load', 'load-workerd', 'load-bindgen', 'load-component', 'schema', 'types-schema'];
+run(
+  'npx', 'esbuild', ...entries.map((entry) => `dist/${entry}.js`),
+  '--bundle', '--splitting', '--format=esm', '--minify', '--external:#load', '--external:./wasm/*',
+  '--outdir=dist/small', '--log-level=warning',
+);
+for (const file of readdirSync(`${here}dist`)) if (file.endsWith('.js')) rmSync(`${here}dist/${file}`);
+cpSync(`${here}dist/small`, `${here}dist`, { recursive: true });
+rmSync(`${here}dist/small`, { recursive: true });
 cpSync(wasm, `${here}dist/wasm`, { recursive: true });
 run('npx', 'esbuild', 'dist/wasm/engine.js', '--minify', '--outdir=dist/wasm', '--allow-overwrite', '--log-level=warning');
 cpSync(`${here}scripts/engine.wasm.d.ts`, `${here}dist/engine.wasm.d.ts`);

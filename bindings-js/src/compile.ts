@@ -1,7 +1,9 @@
 /** A module from its file, wherever that is. */
 export async function compile(url: URL): Promise<WebAssembly.Module> {
   if (url.protocol === 'file:') {
-    const { readFile } = await import('node:fs/promises');
+    // Put together, so that bundlers for browsers do not look for it.
+    const files = ['node', 'fs/promises'].join(':');
+    const { readFile } = (await import(/* @vite-ignore */ /* webpackIgnore: true */ files)) as typeof import('node:fs/promises');
     return WebAssembly.compile(await readFile(url));
   }
   const response = await fetch(url);

@@ -8,13 +8,7 @@ import { loadBackend } from '#load';
 
 import { create, type CompactorOptions, type Compactor } from './compactor.js';
 
-export type * from './contract.js';
-export { Compactor } from './compactor.js';
-export type { AgentContext, CompactorConfig, CompactorOptions, PolicyOptions } from './compactor.js';
-export { CompactError, type CompactErrorCode, ModelError, SessionError } from './errors.js';
-export { MemoryLog, type SessionLog } from './log.js';
-export { fromMessages, type MessageFormat, MessagesLog, toMessages } from './messages.js';
-export type { CompactionEvent, Hooks, Model, ModelChunk, ModelRequest } from './model.js';
+export * from './api.js';
 
 /**
  * Make a compactor. It loads one build of the engine: the component where the

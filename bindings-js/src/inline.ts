@@ -9,13 +9,7 @@ import { load } from './bindgen.js';
 import { create, type Compactor, type CompactorOptions } from './compactor.js';
 import engine from './wasm/engine-inline.js';
 
-export type * from './contract.js';
-export { Compactor } from './compactor.js';
-export type { AgentContext, CompactorConfig, CompactorOptions, PolicyOptions } from './compactor.js';
-export { CompactError, type CompactErrorCode, ModelError, SessionError } from './errors.js';
-export { MemoryLog, type SessionLog } from './log.js';
-export { fromMessages, type MessageFormat, MessagesLog, toMessages } from './messages.js';
-export type { CompactionEvent, Hooks, Model, ModelChunk, ModelRequest } from './model.js';
+export * from './api.js';
 
 /** Make a compactor. */
 export function createCompactor(options: Omit<CompactorOptions, 'runtime'>): Promise<Compactor> {

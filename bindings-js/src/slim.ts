@@ -13,13 +13,7 @@
 import { load } from './bindgen.js';
 import { create, type Compactor, type CompactorOptions } from './compactor.js';
 
-export type * from './contract.js';
-export { Compactor } from './compactor.js';
-export type { AgentContext, CompactorConfig, CompactorOptions, PolicyOptions } from './compactor.js';
-export { CompactError, type CompactErrorCode, ModelError, SessionError } from './errors.js';
-export { MemoryLog, type SessionLog } from './log.js';
-export { fromMessages, type MessageFormat, MessagesLog, toMessages } from './messages.js';
-export type { CompactionEvent, Hooks, Model, ModelChunk, ModelRequest } from './model.js';
+export * from './api.js';
 
 /** How to make a compactor, with the module of the bindgen build. */
 export interface SlimOptions extends Omit<CompactorOptions, 'runtime'> {
