@@ -35,6 +35,16 @@ impl World {
         }
     }
 
+    /// This session, the default settings, and a model with these replies.
+    fn of(kind: Kind, session: SessionBuilder, replies: impl IntoIterator<Item = Reply>) -> Self {
+        Self::new(
+            kind,
+            Config::default(),
+            session,
+            ScriptedModel::new(replies),
+        )
+    }
+
     /// Twelve turns in an open thirteenth, in a window that they overfill.
     fn full(kind: Kind, replies: impl IntoIterator<Item = Reply>) -> Self {
         let session = SessionBuilder::new("full");
@@ -47,6 +57,18 @@ impl World {
         );
         world.agent.context_window = Some(2600);
         world
+    }
+
+    /// Compact all but the newest `retain_tokens`.
+    fn keep(&mut self, retain_tokens: u32) -> Result<Option<CompactionResult>, CompactError> {
+        let options = NowOptions {
+            instructions: None,
+            retain_tokens: Some(retain_tokens),
+        };
+        ready(
+            self.compactor
+                .compact_now(&self.log, &self.agent, &options, None),
+        )
     }
 
     fn now(&mut self) -> Result<Option<CompactionResult>, CompactError> {
@@ -144,22 +166,9 @@ fn r1_r8_the_cut_moves_so_that_a_kept_result_keeps_its_call() {
         let call = session.calls(&["a"]);
         session.result("a", &"long ".repeat(200));
         session.assistant("done");
-        let mut world = World::new(
-            kind,
-            Config::default(),
-            session,
-            ScriptedModel::new([short()]),
-        );
+        let mut world = World::of(kind, session, [short()]);
         // A budget that ends at the result would part it from its call.
-        let options = NowOptions {
-            instructions: None,
-            retain_tokens: Some(100),
-        };
-        let result = ready(
-            world
-                .compactor
-                .compact_now(&world.log, &world.agent, &options, None),
-        );
+        let result = world.keep(100);
         let result = result.unwrap().unwrap();
         assert_eq!(result.shadowed_seqs, [0], "{kind:?}");
         assert_eq!(world.surface()[1], call);
@@ -175,12 +184,7 @@ fn r2_the_ids_of_removed_calls_are_published() {
         session.result("b", &"long ".repeat(100));
         session.result("a", &"long ".repeat(100));
         session.assistant("done");
-        let mut world = World::new(
-            kind,
-            Config::default(),
-            session,
-            ScriptedModel::new([short()]),
-        );
+        let mut world = World::of(kind, session, [short()]);
         assert_eq!(world.now().unwrap().unwrap().removed_call_ids, ["a", "b"]);
     }
 }
@@ -198,12 +202,7 @@ fn r3_a_transcript_answers_an_interrupted_call_and_a_replay_names_it() {
             session.note(Payload::TurnStart(2));
             session.user("and now?");
             session.assistant("well");
-            let mut world = World::new(
-                kind,
-                Config::default(),
-                session,
-                ScriptedModel::new([short()]),
-            );
+            let mut world = World::of(kind, session, [short()]);
             world.agent.can_replay = can_replay;
             world.now().unwrap().unwrap();
             match &world.model.requests()[0].prompt {
@@ -242,7 +241,7 @@ fn r4_parallel_calls_are_one_unit_whatever_the_order_of_their_results() {
         session.result("a", "1");
         session.result("b", "2");
         session.assistant("done");
-        let mut world = World::new(kind, Config::default(), session, ScriptedModel::default());
+        let mut world = World::of(kind, session, []);
         let balanced: Vec<bool> = world
             .nodes()
             .iter()
@@ -264,8 +263,7 @@ fn r1_a_result_without_a_call_goes_with_what_precedes_it() {
         session.user("go");
         session.result("y", "nobody asked");
         session.assistant("done");
-        let model = ScriptedModel::default();
-        let mut world = World::new(kind, Config::default(), session, model);
+        let mut world = World::of(kind, session, []);
         let nodes = world.nodes();
         let balanced: Vec<bool> = nodes.iter().map(|node| node.balanced_before).collect();
         assert_eq!(balanced, [true, true, false, true], "{kind:?}");
@@ -305,8 +303,7 @@ fn r7_what_ends_a_call_without_a_result() {
                 "context" => session.node(Payload::ContextMessage(vec![text_block("x")])),
                 _ => 0,
             };
-            let model = ScriptedModel::default();
-            let mut world = World::new(kind, Config::default(), session, model);
+            let mut world = World::of(kind, session, []);
             let nodes = world.nodes();
             let ids = [
                 !nodes[1].open_calls.is_empty(),
@@ -335,7 +332,7 @@ fn r4_a_result_that_arrives_in_a_later_turn_still_has_its_call() {
         session.user("go");
         session.calls(&["slow"]);
         session.note(Payload::TurnEnd(1));
-        let mut world = World::new(kind, Config::default(), session, ScriptedModel::default());
+        let mut world = World::of(kind, session, []);
         let nodes = world.nodes();
         assert_eq!(nodes[1].dead_calls, ["slow"], "{kind:?}");
         world.session.note(Payload::TurnStart(2));
@@ -358,7 +355,7 @@ fn r5_a_checkpoint_never_comes_between_a_call_and_its_result() {
         let call = session.calls(&["a"]);
         let result = session.result("a", &"x ".repeat(200));
         session.assistant("done");
-        let mut world = World::new(kind, Config::default(), session, ScriptedModel::default());
+        let mut world = World::of(kind, session, []);
         assert_eq!(
             world.region(first, call),
             Err(CompactError::Unbalanced(call))
@@ -386,12 +383,7 @@ fn r6_a_result_inside_a_user_message_holds_its_call() {
             ContentBlock::ToolResult(result),
             text_block("and more"),
         ]);
-        let mut world = World::new(
-            kind,
-            Config::default(),
-            session,
-            ScriptedModel::new([short()]),
-        );
+        let mut world = World::of(kind, session, [short()]);
         world.now().unwrap().unwrap();
         assert_eq!(world.surface()[1], call, "{kind:?}");
     }
@@ -405,12 +397,7 @@ fn r7_a_call_whose_tool_is_running_stays_with_all_that_follows() {
         session.user("compact yourself");
         let call = session.calls(&["compact", "other"]);
         session.result("other", "done");
-        let mut world = World::new(
-            kind,
-            Config::default(),
-            session,
-            ScriptedModel::new([short()]),
-        );
+        let mut world = World::of(kind, session, [short()]);
         let nodes = world.nodes();
         assert_eq!(nodes[nodes.len() - 2].open_calls, ["compact"]);
         world.now().unwrap().unwrap();
@@ -440,12 +427,7 @@ fn r22_what_is_kept_is_the_event_itself() {
             ContentBlock::Opaque(signed),
         ];
         let kept = session.assistant_blocks(content, None);
-        let mut world = World::new(
-            kind,
-            Config::default(),
-            session,
-            ScriptedModel::new([short()]),
-        );
+        let mut world = World::of(kind, session, [short()]);
         let before = world.session.log.events();
         world.now().unwrap().unwrap();
         assert_eq!(world.surface()[1..], [kept]);
@@ -488,7 +470,7 @@ fn r65_ids_are_matched_by_occurrence() {
         session.calls(&["x"]);
         session.result("x", "third");
         session.result("x", "nobody asked");
-        let mut world = World::new(kind, Config::default(), session, ScriptedModel::default());
+        let mut world = World::of(kind, session, []);
         let nodes = world.nodes();
         let balanced: Vec<bool> = nodes.iter().map(|node| node.balanced_before).collect();
         // The stray result takes the dead call of its id.
@@ -933,12 +915,7 @@ fn hooked(kind: Kind, hooks: HookSet, count: Count, first: &str) -> World {
     session.result("a", "found");
     session.assistant_blocks(Vec::new(), None);
     session.assistant("done");
-    let mut world = World::new(
-        kind,
-        Config::default(),
-        session,
-        ScriptedModel::new([short()]),
-    );
+    let mut world = World::of(kind, session, [short()]);
     let config = Config {
         hooks,
         ..Config::default()
@@ -1045,7 +1022,7 @@ fn r26_the_same_weights_decide_trigger_tail_and_parts() {
         let session = SessionBuilder::new("r26");
         session.user(&"汉".repeat(1000));
         session.user(&"a".repeat(1000));
-        let mut world = World::new(kind, Config::default(), session, ScriptedModel::default());
+        let mut world = World::of(kind, session, []);
         let nodes = world.nodes();
         assert_eq!((nodes[0].tokens, nodes[1].tokens), (758, 258), "{kind:?}");
         assert_eq!(world.measure().surface_tokens, 758 + 258);
@@ -1094,12 +1071,7 @@ fn r71_an_unknown_block_costs_and_is_named() {
             content: vec![ResultBlock::Opaque(chart)],
         }));
         session.assistant("nice");
-        let mut world = World::new(
-            kind,
-            Config::default(),
-            session,
-            ScriptedModel::new([short()]),
-        );
+        let mut world = World::of(kind, session, [short()]);
         let nodes = world.nodes();
         assert_eq!(
             (nodes[0].tokens, nodes[2].tokens),
@@ -1595,12 +1567,7 @@ fn p13_pinned_messages_outlive_every_compaction() {
         let session = SessionBuilder::new("pins");
         session.pinned("Never push to main.");
         session.turns(6);
-        let mut world = World::new(
-            kind,
-            Config::default(),
-            session,
-            ScriptedModel::new([short(), short()]),
-        );
+        let mut world = World::of(kind, session, [short(), short()]);
         for round in 0..2 {
             world.now().unwrap().unwrap();
             let checkpoint = world.surface()[0] as usize;
@@ -2328,12 +2295,7 @@ async fn a_resuming_model_is_shown_a_result_for_every_call() {
     session.assistant_blocks(Vec::new(), None);
     session.note(Payload::TurnEnd(1));
     session.user("and?");
-    let mut world = World::new(
-        Kind::Native,
-        Config::default(),
-        session,
-        ScriptedModel::default(),
-    );
+    let mut world = World::of(Kind::Native, session, []);
     let surface = world.compactor.surface(&world.log).await.unwrap();
     let shown = messages(&*world.log, &surface).await.unwrap();
     let results: Vec<(String, bool)> = shown
