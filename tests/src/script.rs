@@ -51,6 +51,9 @@ pub struct ScriptedModel {
 }
 
 impl ScriptedModel {
+    /// A text that stands for one of as many tokens as the call allows.
+    pub const AT_ITS_CAP: &str = "\0";
+
     /// A model with these replies.
     pub fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
         Self {
@@ -92,6 +95,7 @@ impl Model for ScriptedModel {
         options: GenerateOptions,
         _signal: &CancellationToken,
     ) -> Result<Generation, LlmError> {
+        let cap = options.max_tokens.unwrap_or(0);
         let index = {
             let mut requests = self.requests.lock().expect("not poisoned");
             requests.push(options);
@@ -101,7 +105,17 @@ impl Model for ScriptedModel {
             happens(index);
         }
         let reply = self.replies.lock().expect("not poisoned").pop_front();
-        let items = match reply.unwrap_or_else(|| Reply::text("")) {
+        let mut reply = reply.unwrap_or_else(|| Reply::text(""));
+        if let Reply::Chunks(chunks) = &mut reply {
+            for chunk in chunks {
+                if let Chunk::Text(text) = chunk
+                    && text == Self::AT_ITS_CAP
+                {
+                    *text = "word ".repeat(cap as usize * 4 / 5);
+                }
+            }
+        }
+        let items = match reply {
             Reply::Fails(error) => return Err(error),
             Reply::Chunks(chunks) => chunks.into_iter().map(Ok).collect(),
             Reply::Breaks(chunks, error) => {

@@ -134,9 +134,20 @@ impl<S, M: Model<S>> Summariser<'_, S, M> {
     /// Condense a transcript of `entries`, in as many calls as the summariser's
     /// window needs: each after the first is given the summary so far, to be merged.
     async fn transcript(&self, mut entries: Vec<Entry>) -> Result<Made, CompactError> {
-        let limits = self.limits().await?;
+        let mut limits = self.limits().await?;
+        let price = |entry: &Entry| self.pricing.text(&entry.text);
+        let total = entries.iter().map(price).fold(0, u32::saturating_add);
         let mut elided = Vec::new();
-        let parts = self.parts(&mut entries, &limits, &mut elided);
+        let parts = if total <= limits.room {
+            vec![&entries[..]]
+        } else {
+            // Each part but the first also carries the summary so far, however long
+            // that may have become.
+            limits.max_tokens = limits.max_tokens.min(limits.room / 3);
+            limits.most_tokens = limits.most_tokens.min(limits.room / 2);
+            limits.room -= limits.most_tokens;
+            self.parts(&mut entries, limits.room, &mut elided)
+        };
         let count = parts.len();
         let mut made: Option<Made> = None;
         for (index, entries) in parts.iter().enumerate() {
@@ -216,24 +227,15 @@ impl<S, M: Model<S>> Summariser<'_, S, M> {
         })
     }
 
-    /// Divide the entries into parts that fit. An entry that fits in none keeps
-    /// its head and its tail, and is named in `elided`.
+    /// Divide the entries into parts that fit `room`. An entry that fits in none
+    /// keeps its head and its tail, and is named in `elided`.
     fn parts<'e>(
         &self,
         entries: &'e mut [Entry],
-        limits: &Limits,
+        room: u32,
         elided: &mut Vec<Seq>,
     ) -> Vec<&'e [Entry]> {
         let price = |entry: &Entry| self.pricing.text(&entry.text);
-        let total = entries.iter().map(price).fold(0, u32::saturating_add);
-        if total <= limits.room {
-            return vec![entries];
-        }
-        // Each part but the first also carries the summary so far.
-        let room = limits
-            .room
-            .saturating_sub(limits.max_tokens)
-            .max(limits.room / 2);
         for entry in entries.iter_mut() {
             if price(entry) > room {
                 entry.text = elide(&entry.text, room, self.pricing);
@@ -293,7 +295,9 @@ impl<S, M: Model<S>> Summariser<'_, S, M> {
                         elided: Vec::new(),
                     });
                 }
-                Err(CompactError::SummaryRejected(rejection)) if retries > 0 => {
+                Err(CompactError::SummaryRejected(
+                    rejection @ (Rejection::Empty | Rejection::Truncated),
+                )) if retries > 0 => {
                     retries -= 1;
                     if rejection == Rejection::Truncated {
                         let more = options.max_tokens.map(|max| max.saturating_mul(2));
