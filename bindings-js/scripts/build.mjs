@@ -48,13 +48,18 @@ writeFileSync(`${wasm}/engine-inline.d.ts`, 'declare const engine: string;\nexpo
 run('npx', 'tsc');
 rmSync(`${wasm}/interfaces`, { recursive: true, force: true });
 // One file for each entry and what they share, small.
-const entries = ['index', 'slim', 'inline', 'load', 'load-workerd', 'load-bindgen', 'load-component', 'schema', 'types-schema'];
+const entries = [
+  'index', 'slim', 'inline', 'load', 'load-workerd', 'load-bindgen', 'load-component', 'schema', 'types-schema',
+  'dsh/index', 'ai-sdk/index', 'pi/index',
+];
 run(
   'npx', 'esbuild', ...entries.map((entry) => `dist/${entry}.js`),
-  '--bundle', '--splitting', '--format=esm', '--minify', '--external:#load', '--external:./wasm/*',
+  '--bundle', '--splitting', '--format=esm', '--minify', '--packages=external', '--external:#load', '--external:./wasm/*',
   '--outdir=dist/small', '--log-level=warning',
 );
-for (const file of readdirSync(`${here}dist`)) if (file.endsWith('.js')) rmSync(`${here}dist/${file}`);
+for (const file of readdirSync(`${here}dist`, { recursive: true })) {
+  if (file.endsWith('.js') && !file.startsWith('small')) rmSync(`${here}dist/${file}`);
+}
 cpSync(`${here}dist/small`, `${here}dist`, { recursive: true });
 rmSync(`${here}dist/small`, { recursive: true });
 cpSync(wasm, `${here}dist/wasm`, { recursive: true });
