@@ -14,26 +14,7 @@ mkdirSync(wasm, { recursive: true });
 
 run('cargo', 'run', '--quiet', '--package', 'harness-compact-js-build', '--', scratch);
 
-// What suspends: everything that a host may take its time for, and the operations.
-const imports = [
-  'session@0.1.0#[method]session.head',
-  'session@0.1.0#[method]session.read',
-  'session@0.1.0#[method]session.append',
-  'session@0.1.0#[method]session.flush',
-  'llm-stream@0.1.0#describe-model',
-  'llm-stream@0.1.0#stream',
-  'llm-stream@0.1.0#[method]generation.next',
-  'hooks@0.1.0#estimate-content-tokens',
-  'hooks@0.1.0#summarize',
-];
-const operations = ['measure', 'surface', 'compact-if-needed', 'compact-region', 'compact-now', 'prune'];
-run(
-  'npx', 'jco', 'transpile', `${scratch}/compactor.component.wasm`,
-  '--out-dir', wasm, '--name', 'compactor', '--quiet', '--minify', '--no-typescript',
-  '--instantiation', 'async', '--async-mode', 'jspi', '--no-nodejs-compat', '--no-component-error-wrapping',
-  '--async-imports', ...imports.map((name) => `harness:compact/${name}`),
-  '--async-exports', ...operations.map((name) => `harness:compact/compact@0.1.0#[method]compactor.${name}`),
-);
+run('node', 'scripts/transpile.mjs', `${scratch}/compactor.component.wasm`, '--out-dir', wasm, '--name', 'compactor');
 for (const file of ['engine.js', 'engine_bg.wasm', 'engine.d.ts']) cpSync(`${scratch}/bindgen/${file}`, `${wasm}/${file}`);
 cpSync(`${here}scripts/compactor.d.ts`, `${wasm}/compactor.d.ts`);
 // Smaller than what the compiler leaves, and the same in what it does.
@@ -65,3 +46,4 @@ rmSync(`${here}dist/small`, { recursive: true });
 cpSync(wasm, `${here}dist/wasm`, { recursive: true });
 run('npx', 'esbuild', 'dist/wasm/engine.js', '--minify', '--outdir=dist/wasm', '--allow-overwrite', '--log-level=warning');
 cpSync(`${here}scripts/engine.wasm.d.ts`, `${here}dist/engine.wasm.d.ts`);
+cpSync(`${here}scripts/transpile.mjs`, `${here}dist/transpile.js`);

@@ -1,6 +1,7 @@
 /** What every entry of the package offers beside its own `createCompactor`. */
 
 export type * from './contract.js';
+export type { TranspiledBackend } from './backend.js';
 export { Compactor } from './compactor.js';
 export type { AgentContext, CompactorConfig, CompactorOptions, PolicyOptions } from './compactor.js';
 export { CompactError, type CompactErrorCode, ModelError, SessionError } from './errors.js';

@@ -31,3 +31,18 @@ export interface Backend {
   /** Make an instance; the error is the configuration's. */
   instantiate(config: Config): Promise<Outcome<Instance, { key: string; message: string }>>;
 }
+
+/**
+ * A backend of somebody else's: a component of the world `harness:compact/compactor`, as
+ * `harness-compact-transpile` makes a JavaScript module of it.
+ */
+export interface TranspiledBackend {
+  /** What jco made of it, by `--instantiation async`. */
+  instantiate(
+    getCoreModule: (path: string) => Promise<WebAssembly.Module> | WebAssembly.Module,
+    imports: Record<string, unknown>,
+    instantiateCore?: (module: WebAssembly.Module, imports: Record<string, any>) => Promise<WebAssembly.Instance>,
+  ): Promise<Record<string, any>>;
+  /** Its core modules by name: where each is, or itself. */
+  modules: Record<string, URL | WebAssembly.Module | BufferSource>;
+}

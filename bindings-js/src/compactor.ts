@@ -1,4 +1,4 @@
-import type { Answered, Backend, Instance } from './backend.js';
+import type { Answered, Backend, Instance, TranspiledBackend } from './backend.js';
 import type { CompactionResult, Measurement, Message, Pruned, Route, Seq, SurfaceNode } from './contract.js';
 import { CompactError, fromFailure } from './errors.js';
 import { Host } from './host.js';
@@ -75,6 +75,12 @@ export interface CompactorOptions {
   hooks?: Hooks;
   /** Which build: `auto` takes the component where the runtime can suspend it. */
   runtime?: 'auto' | 'component' | 'bindgen';
+  /**
+   * A backend to use in place of the package's own: a component of the same world, as
+   * `harness-compact-transpile` makes a module of it. It needs a runtime that can suspend
+   * WebAssembly, as the component build does.
+   */
+  backend?: TranspiledBackend;
   /** Told how compactions go on. What it throws is ignored. */
   onEvent?: (event: CompactionEvent) => void;
   /** How many sessions have an instance at once. Default 16; more wait their turn. */
@@ -297,16 +303,22 @@ export async function create(
   load: (kind: 'component' | 'bindgen') => Promise<Backend>,
 ): Promise<Compactor> {
   const suspends = 'Suspending' in WebAssembly;
-  const wanted = options.runtime ?? 'auto';
+  const own = options.backend;
+  const wanted = own ? 'component' : (options.runtime ?? 'auto');
+  if (own && options.runtime === 'bindgen') {
+    throw new CompactError('unsupported-runtime', 'a backend is a component; the bindgen build cannot take its place');
+  }
   if (wanted === 'component' && !suspends) {
-    throw new CompactError('unsupported-runtime', 'this runtime cannot suspend WebAssembly; use `bindgen` or `auto`');
+    const instead = own ? 'a backend of your own needs one that can' : 'use `bindgen` or `auto`';
+    throw new CompactError('unsupported-runtime', `this runtime cannot suspend WebAssembly; ${instead}`);
   }
   const kind = wanted === 'auto' ? (suspends ? 'component' : 'bindgen') : wanted;
-  const builds = loaded.get(load) ?? new Map<string, Promise<Backend>>();
-  loaded.set(load, builds);
+  const source = own ?? load;
+  const builds = loaded.get(source) ?? new Map<string, Promise<Backend>>();
+  loaded.set(source, builds);
   let backend = builds.get(kind);
   if (!backend) {
-    backend = load(kind);
+    backend = own ? import('./component.js').then((component) => component.load(own)) : load(kind);
     builds.set(kind, backend);
     // What could not be loaded may be another time.
     backend.catch(() => builds.delete(kind));

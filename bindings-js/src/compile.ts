@@ -1,5 +1,8 @@
-/** A module from its file, wherever that is. */
-export async function compile(url: URL): Promise<WebAssembly.Module> {
+/** A module from its file, wherever that is, or from its bytes. */
+export async function compile(source: URL | WebAssembly.Module | BufferSource): Promise<WebAssembly.Module> {
+  if (source instanceof WebAssembly.Module) return source;
+  if (!(source instanceof URL)) return WebAssembly.compile(source);
+  const url = source;
   if (url.protocol === 'file:') {
     // Put together, so that bundlers for browsers do not look for it.
     const files = ['node', 'fs/promises'].join(':');

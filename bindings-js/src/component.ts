@@ -1,19 +1,12 @@
 /** The component build: the component that every host loads, transpiled by jco. */
 
-import type { Answered, Backend, Instance } from './backend.js';
+import type { Answered, Backend, Instance, TranspiledBackend } from './backend.js';
+import { compile } from './compile.js';
 import type { CompactFailure, GenerateOptions } from './contract.js';
+import { CompactError } from './errors.js';
 import type { Host, HostGeneration } from './host.js';
 import { check } from './schema.js';
 import * as types from './types-schema.js';
-
-/** A module that jco made of a component of the contract's world, by `--instantiation async`. */
-export interface TranspiledComponent {
-  instantiate(
-    getCoreModule: (path: string) => Promise<WebAssembly.Module> | WebAssembly.Module,
-    imports: Record<string, unknown>,
-    instantiateCore?: (module: WebAssembly.Module, imports: Record<string, any>) => Promise<WebAssembly.Instance>,
-  ): Promise<Record<string, any>>;
-}
 
 /** Lists of numbers come as typed arrays; here they are plain ones. */
 function plain<T>(value: unknown): T {
@@ -142,25 +135,43 @@ class ComponentInstance implements Instance {
   }
 }
 
-/** Load a transpiled component, whose core modules `getCoreModule` answers by name. */
-export async function load(
-  component: TranspiledComponent,
-  getCoreModule: (path: string) => Promise<WebAssembly.Module> | WebAssembly.Module,
-): Promise<Backend> {
-  const modules = new Map<string, Promise<WebAssembly.Module>>();
-  const cached = (path: string) => {
-    let module = modules.get(path);
-    if (!module) modules.set(path, (module = Promise.resolve(getCoreModule(path))));
+const EXPORT = 'harness:compact/compact@0.1.0';
+
+/** Nothing but the contract: what else a component imports is refused by its name. */
+function closed(imports: Record<string, unknown>): Record<string, unknown> {
+  return new Proxy(imports, {
+    get(known, name) {
+      if (typeof name === 'string' && !(name in known)) {
+        throw new CompactError('backend', `the backend imports ${name}, which is not part of the contract`);
+      }
+      return known[name as string];
+    },
+  });
+}
+
+/** Load a transpiled component. */
+export async function load({ instantiate, modules }: TranspiledBackend): Promise<Backend> {
+  const compiled = new Map<string, Promise<WebAssembly.Module>>();
+  const getCoreModule = (path: string) => {
+    let module = compiled.get(path);
+    if (!module) {
+      const source = modules[path];
+      if (!source) throw new CompactError('backend', `the backend asks for the module ${path}, which was not handed in`);
+      compiled.set(path, (module = compile(source)));
+    }
     return module;
   };
   return {
     kind: 'component',
     async instantiate(config) {
       const bridge = imports();
-      const root = await component.instantiate(cached, bridge.imports);
-      const { Compactor } = root['harness:compact/compact@0.1.0'] ?? root.compact;
+      const root = await instantiate(getCoreModule, closed(bridge.imports));
+      const exported = root[EXPORT] ?? root['compact'];
+      if (typeof exported?.Compactor?.create !== 'function') {
+        throw new CompactError('backend', `the backend does not export ${EXPORT}`);
+      }
       try {
-        const compactor = await Compactor.create(config);
+        const compactor = await exported.Compactor.create(config);
         return { tag: 'ok', val: new ComponentInstance(compactor, bridge.session, bridge.signal) };
       } catch (error) {
         check(types.configFailure, error);

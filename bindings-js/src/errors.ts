@@ -4,7 +4,7 @@ import type { CompactFailure, ModelFailure, SessionFailure } from './contract.js
 const marker = Symbol.for('harness-compact.error');
 
 /** What a {@link CompactError} is about: the contract's cases, and this package's own. */
-export type CompactErrorCode = CompactFailure['tag'] | 'host' | 'trap' | 'disposed' | 'unsupported-runtime';
+export type CompactErrorCode = CompactFailure['tag'] | 'host' | 'trap' | 'backend' | 'disposed' | 'unsupported-runtime';
 
 /** Why a compaction did not happen. The session is then as it was. */
 export class CompactError extends Error {

@@ -13,7 +13,7 @@ export * from './api.js';
 
 /** Make a compactor. */
 export function createCompactor(options: Omit<CompactorOptions, 'runtime'>): Promise<Compactor> {
-  return create({ ...options, runtime: 'bindgen' }, async () => {
+  return create({ ...options, runtime: options.backend ? 'component' : 'bindgen' }, async () => {
     const bytes = Uint8Array.from(atob(engine), (character) => character.charCodeAt(0));
     return load(bytes);
   });

@@ -1,6 +1,5 @@
-import { compile } from './compile.js';
 import { load as loadComponent } from './component.js';
-import * as component from './wasm/compactor.js';
+import { instantiate } from './wasm/compactor.js';
 
 export async function load() {
   const modules: Record<string, URL> = {
@@ -8,5 +7,5 @@ export async function load() {
     'compactor.core2.wasm': new URL('./wasm/compactor.core2.wasm', import.meta.url),
     'compactor.core3.wasm': new URL('./wasm/compactor.core3.wasm', import.meta.url),
   };
-  return loadComponent(component, (path) => compile(modules[path] as URL));
+  return loadComponent({ instantiate, modules });
 }

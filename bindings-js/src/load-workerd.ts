@@ -10,17 +10,17 @@ export async function loadBackend(kind: 'component' | 'bindgen'): Promise<Backen
     ]);
     return load(engine);
   }
-  const [{ load }, component, core, core2, core3] = await Promise.all([
+  const [{ load }, { instantiate }, core, core2, core3] = await Promise.all([
     import('./component.js'),
     import('./wasm/compactor.js'),
     import('./wasm/compactor.core.wasm'),
     import('./wasm/compactor.core2.wasm'),
     import('./wasm/compactor.core3.wasm'),
   ]);
-  const modules: Record<string, WebAssembly.Module> = {
+  const modules = {
     'compactor.core.wasm': core.default,
     'compactor.core2.wasm': core2.default,
     'compactor.core3.wasm': core3.default,
   };
-  return load(component, (path) => modules[path] as WebAssembly.Module);
+  return load({ instantiate, modules });
 }

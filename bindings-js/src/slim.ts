@@ -23,5 +23,5 @@ export interface SlimOptions extends Omit<CompactorOptions, 'runtime'> {
 
 /** Make a compactor with the module that is handed in. */
 export function createCompactor(options: SlimOptions): Promise<Compactor> {
-  return create({ ...options, runtime: 'bindgen' }, () => load(options.engine));
+  return create({ ...options, runtime: options.backend ? 'component' : 'bindgen' }, () => load(options.engine));
 }

@@ -1,7 +1,8 @@
-// Drives the package for `conformance --build component|bindgen`: one JSON object a
-// line each way. Values are postcard, in base64. Whoever started it keeps the log
+// Drives the package for the conformance tests: `runner.mjs component|bindgen [BACKEND]`,
+// the last a module of somebody else's backend. One JSON object a line each way. Values are postcard, in base64. Whoever started it keeps the log
 // and answers for the model.
 import { createInterface } from 'node:readline';
+import { pathToFileURL } from 'node:url';
 import { CompactError, createCompactor, ModelError, SessionError } from '../dist/index.js';
 import { decode, encode, nothing, option, result, u32 } from '../dist/schema.js';
 import * as types from '../dist/types-schema.js';
@@ -113,10 +114,11 @@ let compactor;
 const operations = {
   measure: ({ agent, prompt, prefix }) => compactor.measure(agent, prompt, prefix),
   surface: () => compactor.surface(session),
-  'compact-if-needed': ({ agent, prompt, prefix, trigger }) =>
-    compactor.compactIfNeeded(agent, prompt, prefix, undefined, trigger),
-  'compact-region': ({ agent, range }) => compactor.compactRegion(session, range.start, range.end, agent),
-  'compact-now': ({ agent, options }) => compactor.compactNow(agent, options),
+  'compact-if-needed': ({ agent, prompt, prefix, trigger, signal }) =>
+    compactor.compactIfNeeded(agent, prompt, prefix, signal, trigger),
+  'compact-region': ({ agent, range, signal }) =>
+    compactor.compactRegion(session, range.start, range.end, agent, signal),
+  'compact-now': ({ agent, options, signal }) => compactor.compactNow(agent, { ...options, signal }),
   prune: () => compactor.prune(session),
 };
 
@@ -130,8 +132,10 @@ for (;;) {
   try {
     if (request.op === 'create') {
       compactor?.dispose();
+      const [runtime, module] = process.argv.slice(2);
       compactor = await createCompactor({
-        runtime: process.argv[2],
+        runtime,
+        ...(module ? { backend: (await import(pathToFileURL(module))).default } : {}),
         config: settings(decode(types.config, bytes(request.config))),
         model,
       });
@@ -151,6 +155,7 @@ for (;;) {
       prefix: request.prefix && decode(types.messages, bytes(request.prefix)),
       trigger: request.trigger,
       range: request.range,
+      signal: request.aborted ? AbortSignal.abort() : undefined,
       options: request.options && decode(types.nowOptions, bytes(request.options)),
     };
     respond(schema, { tag: 'ok', val: (await operations[request.op](given)) ?? undefined });

@@ -103,9 +103,9 @@ pub async fn create(
 }
 
 /// The component in wasmtime.
-pub struct WasmtimeBuild(Compactor);
+pub struct WasmtimeBuild(pub(crate) Compactor);
 
-fn contract<T>(outcome: Result<T, Error>) -> Result<T, CompactError> {
+pub(crate) fn contract<T>(outcome: Result<T, Error>) -> Result<T, CompactError> {
     outcome.map_err(|error| match error {
         Error::Compact(error) => error,
         Error::Backend(error) => panic!("the component trapped: {error:?}"),

@@ -4,6 +4,7 @@
 //! The host's types are the common language: the native build converts to the
 //! engine's at its edge.
 
+mod backends;
 mod builds;
 mod native;
 mod node;
@@ -12,6 +13,7 @@ mod script;
 mod session;
 mod vectors;
 
+pub use backends::{Backend, backend_under_test};
 pub use builds::{Build, Kind, WasmtimeBuild, create};
 pub use native::NativeBuild;
 pub use node::NodeBuild;

@@ -1,7 +1,8 @@
 //! The npm package, driven through a runner of its own in the `node` on PATH.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
@@ -46,6 +47,11 @@ fn from_base64<T: DeserializeOwned>(value: &Value) -> T {
     postcard::from_bytes(&bytes).expect("the package's types are the contract's")
 }
 
+/// The runner is told once: it has no way to hear of what comes later.
+fn is_aborted(signal: Option<&CancellationToken>) -> bool {
+    signal.is_some_and(CancellationToken::is_cancelled)
+}
+
 impl NodeBuild {
     /// Start the package with one of its builds, `component` or `bindgen`.
     pub async fn new(
@@ -53,12 +59,37 @@ impl NodeBuild {
         config: Config,
         model: Arc<dyn Model>,
     ) -> Result<Self, CompactError> {
-        let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bindings-js");
-        // Bun is started as `bun` where that is what NODE names.
-        let node = std::env::var("NODE").unwrap_or("node".into());
-        let mut child = Command::new(node)
-            .arg(package.join("test/runner.mjs"))
-            .arg(runtime)
+        Self::start(&[runtime.as_ref()], config, model).await
+    }
+
+    /// Start the package with a backend in place of its own: the module that
+    /// `harness-compact-transpile` made of it.
+    pub async fn with_backend(
+        module: &Path,
+        config: Config,
+        model: Arc<dyn Model>,
+    ) -> Result<Self, CompactError> {
+        Self::start(&["component".as_ref(), module.as_ref()], config, model).await
+    }
+
+    /// The JavaScript runtime that `NODE` names, such as a `bun`; else the `node` on PATH.
+    pub fn runtime() -> String {
+        std::env::var("NODE").unwrap_or("node".into())
+    }
+
+    /// Where the package is.
+    pub fn package() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../bindings-js")
+    }
+
+    async fn start(
+        arguments: &[&OsStr],
+        config: Config,
+        model: Arc<dyn Model>,
+    ) -> Result<Self, CompactError> {
+        let mut child = Command::new(Self::runtime())
+            .arg(Self::package().join("test/runner.mjs"))
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -170,7 +201,7 @@ impl Build for NodeBuild {
         full_system_prompt: &str,
         session_prefix: &[Message],
         trigger: Trigger,
-        _signal: Option<&CancellationToken>,
+        signal: Option<&CancellationToken>,
     ) -> Result<Option<CompactionResult>, CompactError> {
         let trigger = match trigger {
             Trigger::Pressure => "pressure",
@@ -182,6 +213,7 @@ impl Build for NodeBuild {
             "prompt": full_system_prompt,
             "prefix": base64(session_prefix),
             "trigger": trigger,
+            "aborted": is_aborted(signal),
         });
         self.run(log, operation).await
     }
@@ -191,10 +223,15 @@ impl Build for NodeBuild {
         log: &Arc<dyn SessionLog>,
         range: SurfaceRange,
         agent: &AgentContext,
-        _signal: Option<&CancellationToken>,
+        signal: Option<&CancellationToken>,
     ) -> Result<CompactionResult, CompactError> {
         let range = json!({"start": range.start, "end": range.end});
-        let operation = json!({"op": "compact-region", "agent": base64(agent), "range": range});
+        let operation = json!({
+            "op": "compact-region",
+            "agent": base64(agent),
+            "range": range,
+            "aborted": is_aborted(signal),
+        });
         self.run(log, operation).await
     }
 
@@ -203,12 +240,13 @@ impl Build for NodeBuild {
         log: &Arc<dyn SessionLog>,
         agent: &AgentContext,
         options: &NowOptions,
-        _signal: Option<&CancellationToken>,
+        signal: Option<&CancellationToken>,
     ) -> Result<Option<CompactionResult>, CompactError> {
         let operation = json!({
             "op": "compact-now",
             "agent": base64(agent),
             "options": base64(options),
+            "aborted": is_aborted(signal),
         });
         self.run(log, operation).await
     }

@@ -10,9 +10,14 @@ use wit_component::ComponentEncoder;
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
-/// The component: the guest, compiled and encoded.
+/// The component that every host loads: the basic backend.
 pub fn component(workspace: &Path, target_dir: &Path) -> Result<Vec<u8>> {
-    let module = core_module(workspace, target_dir, "harness-compact-guest", "component")?;
+    component_of(workspace, target_dir, "harness-compact-guest")
+}
+
+/// A backend of this workspace, compiled and encoded.
+pub fn component_of(workspace: &Path, target_dir: &Path, package: &str) -> Result<Vec<u8>> {
+    let module = core_module(workspace, target_dir, package, "component")?;
     ComponentEncoder::default()
         .validate(true)
         .module(&std::fs::read(module)?)?
