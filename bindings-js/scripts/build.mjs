@@ -2,6 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
 
 const here = fileURLToPath(new URL('..', import.meta.url));
 const run = (command, ...args) => execFileSync(command, args, { cwd: here, stdio: 'inherit' });
@@ -23,7 +24,7 @@ for (const module of ['compactor.core.wasm', 'engine_bg.wasm']) {
   const flags = features.map((feature) => `--enable-${feature}`);
   run('npx', 'wasm-opt', '-Oz', ...flags, `${wasm}/${module}`, '-o', `${wasm}/${module}`);
 }
-const engine = readFileSync(`${wasm}/engine_bg.wasm`).toString('base64');
+const engine = gzipSync(readFileSync(`${wasm}/engine_bg.wasm`), { level: 9 }).toString('base64');
 writeFileSync(`${wasm}/engine-inline.js`, `export default '${engine}';\n`);
 writeFileSync(`${wasm}/engine-inline.d.ts`, 'declare const engine: string;\nexport default engine;\n');
 run('npx', 'tsc');
@@ -47,3 +48,5 @@ cpSync(wasm, `${here}dist/wasm`, { recursive: true });
 run('npx', 'esbuild', 'dist/wasm/engine.js', '--minify', '--outdir=dist/wasm', '--allow-overwrite', '--log-level=warning');
 cpSync(`${here}scripts/engine.wasm.d.ts`, `${here}dist/engine.wasm.d.ts`);
 cpSync(`${here}scripts/transpile.mjs`, `${here}dist/transpile.js`);
+// For authors of backends.
+cpSync(`${here}../wit`, `${here}dist/wit`, { recursive: true });

@@ -1,6 +1,6 @@
 /**
- * The package with its WebAssembly inside, for bundlers that lose files. It is a
- * third larger, and runs the bindgen build everywhere.
+ * The package with its WebAssembly inside, compressed, for bundlers that lose files.
+ * It runs the bindgen build everywhere.
  *
  * @module
  */
@@ -15,6 +15,7 @@ export * from './api.js';
 export function createCompactor(options: Omit<CompactorOptions, 'runtime'>): Promise<Compactor> {
   return create({ ...options, runtime: options.backend ? 'component' : 'bindgen' }, async () => {
     const bytes = Uint8Array.from(atob(engine), (character) => character.charCodeAt(0));
-    return load(bytes);
+    const module = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
+    return load(await new Response(module).arrayBuffer());
   });
 }

@@ -12,7 +12,7 @@ use harness_compact_host::types::{
     NowOptions, Policy, Route, SurfaceRange, Trigger,
 };
 use harness_compact_host::{
-    CancellationToken, CompactHost, Compactor, Error, JsonlLog, Model, OfflineModel, ProviderModel,
+    CancellationToken, Compactor, Error, JsonlLog, Model, OfflineModel, ProviderModel,
     SessionFormat, SessionLog, copy_as_log,
 };
 use serde_json::{Value, json};
@@ -20,7 +20,8 @@ use tempfile::{NamedTempFile, TempPath};
 
 use super::progress::{self, Watched};
 use super::{
-    Format, Outcome, count_others, grouped, measurement_json, read_all, told, warn_of_torn_tail,
+    Format, Outcome, backend, count_others, grouped, measurement_json, read_all, told,
+    warn_of_torn_tail,
 };
 
 /// Shown after the options.
@@ -69,6 +70,9 @@ pub struct Arguments {
     /// process has ended. Only with --in-place; a copy has no other writer.
     #[arg(long, requires = "in_place")]
     reopen: bool,
+    /// A backend to use in place of the basic one: a component file.
+    #[arg(long, value_name = "FILE.wasm")]
+    backend: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -120,7 +124,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
             line: line.clone(),
         })
     };
-    let host = CompactHost::new()?;
+    let host = backend(arguments.backend.as_deref())?;
     let mut compactor = host.compactor(config(&arguments), model).await?;
     let agent = AgentContext {
         context_window: arguments.context_window,

@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use clap::Args;
 use harness_compact_host::types::{AgentContext, Config, NodeKind, SurfaceNode};
-use harness_compact_host::{
-    CompactHost, JsonlLog, OfflineModel, SessionFormat, SessionLog, copy_as_log,
-};
+use harness_compact_host::{JsonlLog, OfflineModel, SessionFormat, SessionLog, copy_as_log};
 use serde_json::{Value, json};
 
-use super::{Format, Outcome, grouped, measurement_json, told, warn_of_torn_tail};
+use super::{Format, Outcome, backend, grouped, measurement_json, told, warn_of_torn_tail};
 
 /// What to measure, and how.
 #[derive(Debug, Args)]
@@ -23,6 +21,9 @@ pub struct Arguments {
     /// The model's window in tokens [default: 128000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     context_window: Option<u32>,
+    /// A backend to use in place of the basic one: a component file.
+    #[arg(long, value_name = "FILE.wasm")]
+    backend: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -50,7 +51,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         context_window: arguments.context_window,
         ..AgentContext::default()
     };
-    let host = CompactHost::new()?;
+    let host = backend(arguments.backend.as_deref())?;
     let mut compactor = host
         .compactor(Config::default(), Arc::new(OfflineModel))
         .await?;

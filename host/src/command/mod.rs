@@ -6,9 +6,10 @@ mod progress;
 
 use std::path::Path;
 
+use anyhow::Context;
 use clap::ValueEnum;
 use harness_compact_host::types::{Event, Measurement, Payload, SessionError};
-use harness_compact_host::{SessionFormat, SessionLog, TornTail};
+use harness_compact_host::{CompactHost, SessionFormat, SessionLog, TornTail};
 use serde_json::{Value, json};
 
 /// How a command ended that did not fail, and what it prints.
@@ -39,6 +40,16 @@ impl Format {
             Self::Pi => SessionFormat::Pi,
         })
     }
+}
+
+/// The backend in this file; else the basic one.
+pub fn backend(file: Option<&Path>) -> anyhow::Result<CompactHost> {
+    let Some(file) = file else {
+        return Ok(CompactHost::new()?);
+    };
+    let told = || file.display().to_string();
+    let component = std::fs::read(file).with_context(told)?;
+    CompactHost::with_component(&component).with_context(told)
 }
 
 /// An error of a session's, for a person.
