@@ -74,6 +74,22 @@ await test('sizes', () => {
 await test('publint', () => run('npx', ['publint', '--strict', tarball], { cwd: here }).then(() => {}));
 await test('are the types wrong', () => run('npx', ['attw', tarball, '--profile', 'esm-only', '--exclude-entrypoints', 'engine.wasm'], { cwd: here }).then(() => {}));
 
+await test('the plugins, typed against the packages that they are for', () => {
+  const lib = 'es2023,esnext.disposable,dom,dom.asynciterable';
+  const flags = ['--noEmit', '--strict', '--exactOptionalPropertyTypes', '--skipLibCheck', '--types', 'node', '--lib', lib];
+  return run('npx', ['tsc', ...flags, '--target', 'es2022', '--module', 'nodenext', 'test/plugins/types.ts'], { cwd: here }).then(() => {});
+});
+await test('the plugins bundle nothing of theirs', () => {
+  const { peerDependencies } = JSON.parse(readFileSync(`${here}package.json`, 'utf8'));
+  for (const plugin of ['dsh', 'ai-sdk', 'pi']) {
+    const text = readFileSync(`${here}dist/${plugin}/index.js`, 'utf8');
+    const imported = [...text.matchAll(/(?:from|import)\s*["']([^"'.#][^"']*)["']/g)].map((match) => match[1]);
+    const packages = imported.filter((name) => !name.includes(':') && name !== 'crypto').map((name) => name.match(/^(@[^/]+\/)?[^/]+/)[0]);
+    assert(packages.length > 0, `${plugin} imports nothing`);
+    for (const name of packages) assert(name in peerDependencies, `${plugin} imports ${name}, which is no peer dependency`);
+  }
+});
+
 const plain = project('plain', { 'example.mjs': example });
 await test('esbuild, for a browser, from the default entry', async () => {
   const flags = ['example.mjs', '--bundle', '--format=esm', '--platform=browser', '--outfile=browser.mjs'];
