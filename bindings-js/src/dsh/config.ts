@@ -45,10 +45,10 @@ function policy(at: string, own: DshPolicy): PolicyOptions {
   }
   if ('summarizationMaxTokens' in rest) throw fault(`${at}summarizationMaxTokens`, 'its name here is maxTokens');
   // Two empty names stand for the session's own model.
-  const own_model = !summarizationProvider && !summarizationModel;
+  const isOwn = !summarizationProvider && !summarizationModel;
   return {
     ...rest,
-    ...(own_model ? {} : { summarizationProvider, summarizationModel }),
+    ...(isOwn ? {} : { summarizationProvider, summarizationModel }),
     ...(maxTokens === undefined ? {} : { summarizationMaxTokens: maxTokens }),
   } as PolicyOptions;
 }

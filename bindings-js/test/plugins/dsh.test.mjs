@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
+import Loader from '@deepseek-ai/cordis-plugin-loader';
 import BasicCompactionEngine from '@deepseek-ai/dsh-compaction-basic';
 import ToolResultPruner from '@deepseek-ai/dsh-compaction-tool-result-pruner';
 import { CompactError } from 'harness-compact';
@@ -313,6 +314,19 @@ test('a session whose process ended in the middle of a compaction can be compact
   const resumed = await app.ctx.agents.resume({ resumeSessionId: 'killed', agentOptions: route });
   assert.equal((await compact({ ...app, agent: resumed.agent })).kind, 'success');
   assert.deepEqual(app.warnings, []);
+  await app.ctx.fiber.dispose();
+});
+
+test('a composition loads it by its name', async () => {
+  const app = await mount({ answer: reader(30), contextWindow: 16_000 });
+  await app.ctx.plugin(Loader, { baseUrl: import.meta.url });
+  // As `harness-compact/dsh` where the package is installed beside the harness.
+  await app.ctx.loader.create({ name: import.meta.resolve('harness-compact/dsh'), config: { maxTokens: 1024 } });
+  await app.ctx.loader.await();
+  assert.ok(app.ctx.get('compaction') instanceof HarnessCompact);
+  const { agent } = await app.ctx.agents.create({ sessionId: 'composed', agentOptions: route });
+  await turn(agent, 'Read every file.');
+  assert.ok(compactions(agent.session).length >= 1);
   await app.ctx.fiber.dispose();
 });
 

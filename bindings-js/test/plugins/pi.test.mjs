@@ -1,5 +1,7 @@
 /** The extension in the published pi coding agent: its agent loop, its loader, its session manager. */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
@@ -169,5 +171,27 @@ test('settings are taken, and one that cannot be used is told', async () => {
   // The model is not there: pi's own compaction steps in.
   await app.session.compact();
   assert.notEqual(compactions(app)[0].fromHook, true);
+  app.session.dispose();
+});
+
+const command = `${process.env.CARGO_TARGET_DIR ?? `${here}../target`}/debug/harness-compact`;
+
+test('the harness-compact command reads pi\'s session file as pi does', { skip: !existsSync(command) && 'it is not built' }, async () => {
+  const app = await mount({ extensions: [extension], answer: reader(30) });
+  await app.session.prompt('Read every file.');
+  const { sessionManager: manager } = app.session;
+  const kinds = { compactionSummary: 'checkpoint', user: 'user', assistant: 'assistant', toolResult: 'tool-result' };
+  const read = () => {
+    const output = execFileSync(command, ['measure', manager.getSessionFile(), '--json'], { encoding: 'utf8' });
+    const said = manager.buildSessionProjection().messages.filter((message) => message.role !== 'system');
+    assert.deepEqual(JSON.parse(output).surface.map((node) => node.kind), said.map((message) => kinds[message.role]));
+    return said.length;
+  };
+  const whole = read();
+  // The session goes back, and on from there: what was left behind is not its any more.
+  const answers = manager.getBranch().filter((entry) => entry.type === 'message' && entry.message.role === 'toolResult');
+  manager.branch(answers.at(-4).id);
+  manager.appendMessage({ role: 'user', content: 'Another way.', timestamp: Date.now() });
+  assert.ok(read() < whole);
   app.session.dispose();
 });
