@@ -166,7 +166,8 @@ export async function load({ instantiate, modules }: TranspiledBackend): Promise
     async instantiate(config) {
       const bridge = imports();
       const root = await instantiate(getCoreModule, closed(bridge.imports));
-      const exported = root[EXPORT] ?? root['compact'];
+      // By the full name: another version is another contract.
+      const exported = root[EXPORT];
       if (typeof exported?.Compactor?.create !== 'function') {
         throw new CompactError('backend', `the backend does not export ${EXPORT}`);
       }

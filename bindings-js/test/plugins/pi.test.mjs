@@ -1,7 +1,9 @@
 /** The extension in the published pi coding agent: its agent loop, its loader, its session manager. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
@@ -42,11 +44,14 @@ function assertPaired(messages) {
 const ends = (app) => app.events.filter((event) => event.type === 'compaction_end');
 const compactions = (app) => app.session.sessionManager.getEntries().filter((entry) => entry.type === 'compaction');
 const here = fileURLToPath(new URL('../..', import.meta.url));
+/** The package alone, as `pi install` puts it: pi's own packages are nowhere beside it. */
+const installed = mkdtempSync(join(tmpdir(), 'installed-'));
+for (const part of ['package.json', 'dist']) cpSync(join(here, part), join(installed, part), { recursive: true });
 
 for (const [how, loaded] of [
   ['handed over', { extensions: [extension] }],
   ['loaded from its file', { paths: [`${here}dist/pi/index.js`] }],
-  ['loaded from the package', { paths: [here] }],
+  ['loaded from the installed package', { paths: [installed] }],
 ]) {
   test(`a run full of tools is compacted in its middle and goes on: ${how}`, async () => {
     const app = await mount({ ...loaded, answer: reader(30) });
