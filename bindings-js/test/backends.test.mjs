@@ -32,6 +32,7 @@ async function refused(options, code, told) {
 }
 
 const nothing = '(component)';
+const later = '(component (instance $it) (export "harness:compact/compact@0.2.0" (instance $it)))';
 const clock = `(component
   (import "wasi:clocks/monotonic-clock@0.2.0" (instance $clock (export "now" (func (result u64)))))
   (core func $now (canon lower (func $clock "now")))
@@ -44,6 +45,10 @@ test('a component that imports something else is refused, and named', { skip: !s
 
 test('a component without the export is refused, and the export named', { skip: !suspends }, async () => {
   await refused({ backend: await module(nothing) }, 'backend', /does not export harness:compact\/compact@0\.1\.0/);
+});
+
+test('a component of another version of the contract is refused', { skip: !suspends }, async () => {
+  await refused({ backend: await module(later) }, 'backend', /does not export harness:compact\/compact@0\.1\.0/);
 });
 
 test('a core module that was not handed in is named', { skip: !suspends }, async () => {

@@ -680,8 +680,12 @@ fn a_component_that_is_no_backend_is_refused_by_name() {
         (instance (export "now" (func (result u64))))))"#;
     let told = refused(clock);
     assert!(told.contains("wasi:clocks/monotonic-clock@0.2.0"), "{told}");
-    let told = refused("(component)");
-    assert!(told.contains("harness:compact/compact@0.1.0"), "{told}");
+    let later = r#"(component (instance $it)
+        (export "harness:compact/compact@0.2.0" (instance $it)))"#;
+    for component in ["(component)", later] {
+        let told = refused(component);
+        assert!(told.contains("harness:compact/compact@0.1.0"), "{told}");
+    }
     let told = CompactHost::with_component(b"no component").map(|_| ());
     assert!(told.is_err());
 }

@@ -70,7 +70,7 @@ export class HarnessCompact extends CompactionEngine {
     if (pruner && (trigger === 'context-overflow' || (await this.isDue(context, prompt)))) {
       pruner.pruneSession(agent.session);
     }
-    return this.told(log, () => this.compactor.compactIfNeeded(context, prompt, [], signal, trigger));
+    return this.answer(log, () => this.compactor.compactIfNeeded(context, prompt, [], signal, trigger));
   }
 
   async compactRegion(
@@ -86,7 +86,7 @@ export class HarnessCompact extends CompactionEngine {
     }
     const context = await this.context(agent, signal, false);
     const done = () => this.compactor.compactRegion(log, start, end, context, signal);
-    return (await this.told(log, done)) as DshResult;
+    return (await this.answer(log, done)) as DshResult;
   }
 
   compactNow(
@@ -122,7 +122,7 @@ export class HarnessCompact extends CompactionEngine {
       const context = await this.context(agent, signal, false);
       log.flushFailure = undefined;
       log.manual = { commandId, flush: async () => void (await this.ctx.sessions.flush(session)) };
-      const result = await this.told(log, () => this.compactor.compactNow(context ?? { session: log }, { signal }));
+      const result = await this.answer(log, () => this.compactor.compactNow(context ?? { session: log }, { signal }));
       signal.throwIfAborted();
       return result;
     } catch (error) {
@@ -231,7 +231,7 @@ export class HarnessCompact extends CompactionEngine {
   }
 
   /** Run a compaction, and answer its result in the harness's words. */
-  private async told(log: DshLog, compact: () => Promise<CompactionResult | null>): Promise<DshResult | null> {
+  private async answer(log: DshLog, compact: () => Promise<CompactionResult | null>): Promise<DshResult | null> {
     const result = await compact();
     if (!result) return null;
     const event = log.session.events[result.summarySeq];
