@@ -98,6 +98,22 @@ test('the price in the log is that of the harness\'s own meter', async () => {
   await app.ctx.fiber.dispose();
 });
 
+test('where it fits, a summary is the session\'s own request replayed', async () => {
+  const app = await start({ answer: reader(12), contextWindow: 1_000_000 });
+  await turn(app.agent, 'Read every file.');
+  const last = app.adapter.requests.at(-1);
+  assert.equal((await compact(app)).kind, 'success');
+  const replayed = app.adapter.requests.at(-1);
+  assert.equal(replayed.purpose, 'compaction');
+  assert.equal(replayed.system, last.system);
+  assert.deepEqual(replayed.tools, last.tools);
+  const shared = replayed.messages.slice(0, -1);
+  assert.ok(shared.length > 10);
+  // To the letter, ids and all: the provider has it in its cache.
+  assert.deepEqual(shared, last.messages.slice(0, shared.length));
+  await app.ctx.fiber.dispose();
+});
+
 test('an overflow is recovered from within the step', async () => {
   let refused = 0;
   const answer = reader(12);
