@@ -346,6 +346,52 @@ test('a composition loads it by its name', async () => {
   await app.ctx.fiber.dispose();
 });
 
+test('a range is compacted within a turn, one at a time', async () => {
+  let inside;
+  let failure;
+  const answer = reader(8);
+  const app = await start({
+    contextWindow: 1_000_000,
+    answer: async (options, request) => {
+      if (request === 8) failure = await inside().then(() => undefined, (error) => error);
+      return answer(options);
+    },
+  });
+  const { agent } = app;
+  const { compaction } = app.ctx;
+  let outcome;
+  inside = async () => {
+    const nodes = [...agent.session.surface.nodes];
+    const first = compaction.compactRegion(nodes[1], nodes[6], agent);
+    while (count(agent.session, 'compaction/start') === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+    await assert.rejects(compaction.compactRegion(nodes[7], nodes[8], agent), { name: 'ManualCompactionError', code: 'busy' });
+    outcome = await first;
+    assert.deepEqual(outcome.shadowedSeqs, nodes.slice(1, 7));
+    await assert.rejects(compaction.compactRegion(nodes[1], nodes[6], agent), { code: 'not-on-surface' });
+    await assert.rejects(compaction.compactRegion(nodes[7], nodes[7], agent), { code: 'unbalanced' });
+  };
+  await turn(agent, 'Read every file.');
+  if (failure) throw failure;
+  assert.equal(ended(agent.session), 'completed');
+  const end = agent.session.events[outcome.endSeq];
+  assert.equal(end.type, 'compaction/end');
+  assert.equal(end.data.compactionId, outcome.compactionId);
+  assertPaired(agent.session.deriveMessages());
+  await assert.rejects(compaction.compactRegion(0, 1, agent), /within a turn/);
+  await app.ctx.fiber.dispose();
+});
+
+test('a compaction that cannot be stored is told so', async () => {
+  const app = await start({ answer: reader(4), contextWindow: 1_000_000 });
+  await turn(app.agent, 'Read every file.');
+  app.ctx.on('session/flush', () => {
+    throw new Error('the disk is full');
+  });
+  assert.deepEqual(await compact(app), { kind: 'error', text: 'Compaction finished, but the session could not be saved.' });
+  assert.ok(app.agent.session.surface.replaceGeneration > 0);
+  await app.ctx.fiber.dispose();
+});
+
 test('auto: false leaves the loop alone', async () => {
   const app = await start({ answer: reader(30), contextWindow: 16_000 }, HarnessCompact, { auto: false });
   await turn(app.agent, 'Read every file.');
