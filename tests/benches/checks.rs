@@ -1,5 +1,5 @@
 //! What a check costs before each step, by the length of the session, and what a
-//! compaction costs around the model call: natively and in wasmtime.
+//! compaction costs around the model call: of the component, in wasmtime.
 
 use std::sync::Arc;
 
@@ -8,17 +8,15 @@ use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_ma
 use futures_util::FutureExt;
 use harness_compact_host::types::{AgentContext, Config, NowOptions};
 
-const BUILDS: [Kind; 2] = [Kind::Native, Kind::Wasmtime];
-
 fn session(turns: u32) -> SessionBuilder {
     let session = SessionBuilder::new("bench");
     session.turns(turns);
     session
 }
 
-fn compactor(kind: Kind) -> Box<dyn Build> {
-    let model = Arc::new(ScriptedModel::new(vec![Reply::text("short"); 100_000]));
-    let created = create(kind, Config::default(), model, None);
+fn compactor() -> Box<dyn Build> {
+    let model = Arc::new(ScriptedModel::new([Reply::text("short")]));
+    let created = create(Kind::Wasmtime, Config::default(), model, None);
     created
         .now_or_never()
         .expect("no waiting")
@@ -34,18 +32,16 @@ fn measure(compactor: &mut dyn Build, session: &SessionBuilder) {
 /// One new event, in sessions of different lengths: it should cost the same.
 fn check(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("a check after one more event");
-    for kind in BUILDS {
-        for turns in [100, 1_000, 10_000] {
-            let (session, mut compactor) = (session(turns), compactor(kind));
-            measure(&mut *compactor, &session);
-            let id = BenchmarkId::new(format!("{kind:?}"), turns * 4);
-            group.bench_function(id, |bencher| {
-                bencher.iter(|| {
-                    session.user("one more");
-                    measure(&mut *compactor, &session);
-                });
+    for turns in [100, 1_000, 10_000] {
+        let (session, mut compactor) = (session(turns), compactor());
+        measure(&mut *compactor, &session);
+        let id = BenchmarkId::from_parameter(format!("{} events", turns * 4));
+        group.bench_function(id, |bencher| {
+            bencher.iter(|| {
+                session.user("one more");
+                measure(&mut *compactor, &session);
             });
-        }
+        });
     }
     group.finish();
 }
@@ -54,16 +50,14 @@ fn check(criterion: &mut Criterion) {
 fn first_look(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("the first look");
     group.sample_size(10);
-    for kind in BUILDS {
-        for turns in [100, 1_000, 10_000] {
-            let session = session(turns);
-            let id = BenchmarkId::new(format!("{kind:?}"), turns * 4);
-            group.bench_function(id, |bencher| {
-                let fresh = || compactor(kind);
-                let look = |mut compactor: Box<dyn Build>| measure(&mut *compactor, &session);
-                bencher.iter_batched(fresh, look, BatchSize::PerIteration);
-            });
-        }
+    for turns in [100, 1_000, 10_000] {
+        let session = session(turns);
+        let id = BenchmarkId::from_parameter(format!("{} events", turns * 4));
+        group.bench_function(id, |bencher| {
+            let fresh = || compactor();
+            let look = |mut compactor: Box<dyn Build>| measure(&mut *compactor, &session);
+            bencher.iter_batched(fresh, look, BatchSize::PerIteration);
+        });
     }
     group.finish();
 }
@@ -72,20 +66,18 @@ fn first_look(criterion: &mut Criterion) {
 fn compaction(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("a compaction");
     group.sample_size(10);
-    for kind in BUILDS {
-        for turns in [100, 1_000] {
-            let id = BenchmarkId::new(format!("{kind:?}"), turns * 4);
-            group.bench_function(id, |bencher| {
-                let fresh = || (session(turns), compactor(kind));
-                let compact = |(session, mut compactor): (SessionBuilder, Box<dyn Build>)| {
-                    let (log, agent) = (session.session(), AgentContext::default());
-                    let options = NowOptions::default();
-                    let call = compactor.compact_now(&log, &agent, &options, None);
-                    call.now_or_never().expect("no waiting").expect("no error")
-                };
-                bencher.iter_batched(fresh, compact, BatchSize::PerIteration);
-            });
-        }
+    for turns in [100, 1_000] {
+        let id = BenchmarkId::from_parameter(format!("{} events", turns * 4));
+        group.bench_function(id, |bencher| {
+            let fresh = || (session(turns), compactor());
+            let compact = |(session, mut compactor): (SessionBuilder, Box<dyn Build>)| {
+                let (log, agent) = (session.session(), AgentContext::default());
+                let options = NowOptions::default();
+                let call = compactor.compact_now(&log, &agent, &options, None);
+                call.now_or_never().expect("no waiting").expect("no error")
+            };
+            bencher.iter_batched(fresh, compact, BatchSize::PerIteration);
+        });
     }
     group.finish();
 }
