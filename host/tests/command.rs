@@ -432,3 +432,27 @@ fn a_session_of_pi_is_what_its_agent_saw() {
     );
     assert!(report["summary"].as_str().unwrap().contains("AgentSession"));
 }
+
+#[test]
+fn a_backend_that_is_none_is_named() {
+    let (folder, session) = sample();
+    let session = session.to_str().unwrap();
+    let absent = folder.path().join("absent.wasm");
+    // A component, and nothing in it.
+    let empty = folder.path().join("empty.wasm");
+    fs::write(&empty, b"\0asm\x0d\0\x01\0").unwrap();
+    for (file, why) in [
+        (absent, "No such file"),
+        (empty, "harness:compact/compact@0.1.0"),
+    ] {
+        for command in ["measure", "compact"] {
+            let output = run(&[command, session, "--backend", file.to_str().unwrap()]);
+            assert_eq!(output.status.code(), Some(1));
+            let told = text(&output.stderr);
+            assert!(told.contains(file.to_str().unwrap()), "{told}");
+            assert!(told.contains(why), "{told}");
+        }
+    }
+    // Nothing was written.
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
