@@ -97,6 +97,7 @@ fn the_sample_becomes_a_third_and_again_merges() {
     let before = report["before"]["totalTokens"].as_u64().unwrap();
     let after = report["after"]["totalTokens"].as_u64().unwrap();
     assert!(after * 3 <= before, "{before} → {after}");
+    assert_eq!(report["model"], "offline/extract");
 
     let out = report["out"].as_str().unwrap();
     assert_eq!(out, session.replace(".jsonl", ".compacted.jsonl"));

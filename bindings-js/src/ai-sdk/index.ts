@@ -4,7 +4,7 @@
  * ```js
  * const compaction = await createCompaction({ model: openai('gpt-5'), contextWindow: 400_000 });
  * const { model, prepareStep } = compaction;
- * const result = streamText({ model, prepareStep, messages, tools, stopWhen: stepCountIs(50) });
+ * const result = streamText({ model, prepareStep, messages, tools, stopWhen: isStepCount(50) });
  * ```
  *
  * @module

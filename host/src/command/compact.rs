@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory};
 use harness_compact_host::types::{
     AgentContext, CompactError, CompactionResult, Config, ContentBlock, Event, Measurement,
-    NowOptions, Policy, Route, SurfaceRange, Trigger,
+    NowOptions, Payload, Policy, Route, SurfaceRange, Trigger,
 };
 use harness_compact_host::{
     CancellationToken, Compactor, Error, JsonlLog, Model, OfflineModel, ProviderModel,
@@ -155,7 +155,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
     };
     let events = read_all(&*log).await?;
     Ok(Outcome::Done(if arguments.json {
-        report_json(&arguments, &result, &events, &out).to_string()
+        report_json(&result, &events, &out).to_string()
     } else {
         report(&result, &events, &out)
     }))
@@ -297,13 +297,12 @@ fn summary_text(result: &CompactionResult) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-fn report_json(
-    arguments: &Arguments,
-    result: &CompactionResult,
-    events: &[Event],
-    out: &Path,
-) -> Value {
-    let Route { provider, model } = &arguments.model;
+fn report_json(result: &CompactionResult, events: &[Event], out: &Path) -> Value {
+    // As the log has it: a backend may do without one.
+    let model = match &events[result.summary_seq as usize].payload {
+        Payload::CompactSummary(summary) => summary.model.as_ref(),
+        _ => None,
+    };
     json!({
         "before": measurement_json(&result.before),
         "after": measurement_json(&result.after),
@@ -319,7 +318,7 @@ fn report_json(
             "shadowedTokenCount": result.shadowed_token_count,
         },
         "summary": summary_text(result),
-        "model": format!("{provider}/{model}"),
+        "model": model.map(|Route { provider, model }| format!("{provider}/{model}")),
         "events": events.len(),
         "otherEvents": count_others(events),
         "out": out,
