@@ -5,7 +5,7 @@ import { compile } from './compile.js';
 import type { CompactFailure, GenerateOptions } from './contract.js';
 import { CompactError } from './errors.js';
 import type { Host, HostGeneration } from './host.js';
-import { check } from './schema.js';
+import { isOf } from './schema.js';
 import * as types from './types-schema.js';
 
 /** Lists of numbers come as typed arrays; here they are plain ones. */
@@ -98,12 +98,8 @@ class ComponentInstance implements Instance {
       return { tag: 'ok', val: plain<T>(await call) };
     } catch (error) {
       const failure = plain<CompactFailure>(error);
-      try {
-        check(types.compactFailure, failure);
-      } catch {
-        // No case of the contract's: a trap.
-        throw error;
-      }
+      // No case of the contract's is a trap.
+      if (!isOf(types.compactFailure, failure)) throw error;
       return { tag: 'err', val: failure };
     }
   }
@@ -151,6 +147,9 @@ function closed(imports: Record<string, unknown>): Record<string, unknown> {
 
 /** Load a transpiled component. */
 export async function load({ instantiate, modules }: TranspiledBackend): Promise<Backend> {
+  if (typeof instantiate !== 'function' || typeof modules !== 'object') {
+    throw new CompactError('backend', 'a backend is what harness-compact-transpile makes: { instantiate, modules }');
+  }
   const compiled = new Map<string, Promise<WebAssembly.Module>>();
   const getCoreModule = (path: string) => {
     let module = compiled.get(path);
@@ -158,6 +157,8 @@ export async function load({ instantiate, modules }: TranspiledBackend): Promise
       const source = modules[path];
       if (!source) throw new CompactError('backend', `the backend asks for the module ${path}, which was not handed in`);
       compiled.set(path, (module = compile(source)));
+      // What could not be fetched may be another time.
+      module.catch(() => compiled.delete(path));
     }
     return module;
   };
@@ -175,8 +176,8 @@ export async function load({ instantiate, modules }: TranspiledBackend): Promise
         const compactor = await exported.Compactor.create(config);
         return { tag: 'ok', val: new ComponentInstance(compactor, bridge.session, bridge.signal) };
       } catch (error) {
-        check(types.configFailure, error);
-        return { tag: 'err', val: error };
+        if (isOf(types.configFailure, error)) return { tag: 'err', val: error };
+        throw new CompactError('trap', `the backend broke off: ${String(error)}`, false, undefined, { cause: error });
       }
     },
   };

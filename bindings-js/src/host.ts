@@ -21,7 +21,7 @@ import type {
 import { CompactError, ModelError, SessionError } from './errors.js';
 import type { SessionLog } from './log.js';
 import type { CompactionEvent, Hooks, Model, ModelChunk, ModelRequest } from './model.js';
-import { check, list, Mismatch, option, type Schema, u32 } from './schema.js';
+import { check, isOf, list, Mismatch, option, type Schema, u32 } from './schema.js';
 import * as types from './types-schema.js';
 
 /** An answer that is being generated. */
@@ -312,15 +312,6 @@ function checked<T>(name: string, schema: Schema<T>, value: unknown): void {
     throw new CompactError('host', `${name} answered what it should not: ${error.message}`, false, undefined, {
       cause: error,
     });
-  }
-}
-
-function isOf<T>(schema: Schema<T>, value: unknown): value is T {
-  try {
-    check(schema, value);
-    return true;
-  } catch {
-    return false;
   }
 }
 

@@ -117,6 +117,16 @@ export function check<T>(schema: Schema<T>, value: unknown): asserts value is T 
   schema.write(value, '');
 }
 
+/** Whether the value is of the type. */
+export function isOf<T>(schema: Schema<T>, value: unknown): value is T {
+  try {
+    check(schema, value);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** A value's bytes. */
 export function encode<T>(schema: Schema<T>, value: T): Uint8Array {
   const writer = new Writer();

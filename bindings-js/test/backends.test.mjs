@@ -56,6 +56,20 @@ test('a core module that was not handed in is named', { skip: !suspends }, async
   await refused({ backend: { instantiate, modules: {} } }, 'backend', /backend\.core/);
 });
 
+test('what is no transpiled component is refused', { skip: !suspends }, async () => {
+  await refused({ backend: {} }, 'backend', /harness-compact-transpile/);
+});
+
+test('a backend that traps is told from one that refuses its settings', { skip: !suspends }, async () => {
+  const Compactor = {
+    create() {
+      throw new WebAssembly.RuntimeError('unreachable');
+    },
+  };
+  const instantiate = async () => ({ 'harness:compact/compact@0.1.0': { Compactor } });
+  await refused({ backend: { instantiate, modules: {} } }, 'trap', /unreachable/);
+});
+
 test('a backend has no bindgen build', async () => {
   await refused({ backend: { instantiate() {}, modules: {} }, runtime: 'bindgen' }, 'unsupported-runtime', /bindgen/);
 });
