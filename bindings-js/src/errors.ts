@@ -55,6 +55,11 @@ export class SessionError extends Error {
   }
 }
 
+/** What an error says, whatever was thrown. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 function describeModel(failure: ModelFailure): string {
   switch (failure.tag) {
     case 'context-overflow':

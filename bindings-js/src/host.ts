@@ -18,7 +18,7 @@ import type {
   SessionFailure,
   Usage,
 } from './contract.js';
-import { CompactError, ModelError, SessionError } from './errors.js';
+import { CompactError, messageOf, ModelError, SessionError } from './errors.js';
 import type { SessionLog } from './log.js';
 import type { CompactionEvent, Hooks, Model, ModelChunk, ModelRequest } from './model.js';
 import { check, isOf, list, Mismatch, option, type Schema, u32 } from './schema.js';
@@ -122,7 +122,7 @@ export class Host {
       return { tag: 'ok', val: counts as number[] };
     } catch (error) {
       this.thrown = error;
-      return { tag: 'err', val: message(error) };
+      return { tag: 'err', val: messageOf(error) };
     }
   }
 
@@ -175,7 +175,7 @@ export class Host {
       const failure = (error as SessionError | undefined)?.failure;
       if (failure && isOf(types.sessionFailure, failure)) return { tag: 'err', val: failure };
       const tag = CompactError.isInstance(error) ? 'other' : 'unavailable';
-      return { tag: 'err', val: { tag, val: message(error) } };
+      return { tag: 'err', val: { tag, val: messageOf(error) } };
     }
   }
 
@@ -184,7 +184,7 @@ export class Host {
     this.thrown = error;
     const failure = (error as ModelError | undefined)?.failure;
     if (failure && isOf(types.modelFailure, failure)) return failure;
-    return { tag: 'other', val: message(error) };
+    return { tag: 'other', val: messageOf(error) };
   }
 
   /** Tell of a compaction by what it appends. */
@@ -313,10 +313,6 @@ function checked<T>(name: string, schema: Schema<T>, value: unknown): void {
       cause: error,
     });
   }
-}
-
-function message(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 /** What a promise is kept with, unless the signal comes first. */

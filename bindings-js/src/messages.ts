@@ -252,7 +252,8 @@ function rewritten(message: Anything, content: ResultBlock[], format: MessageFor
   return { ...message, content: [{ ...block, content: inner }] };
 }
 
-const INTERRUPTED = 'The call was interrupted; no result was recorded.';
+/** What is said of a call that got no result. */
+export const INTERRUPTED = 'The call was interrupted; no result was recorded.';
 
 function interrupted(callId: string, format: MessageFormat): Anything {
   switch (format) {

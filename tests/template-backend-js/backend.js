@@ -50,6 +50,11 @@ class Surface {
 
   take({ seq, payload: { tag, val }, surface }) {
     if (seq !== this.next) fail('session', { tag: 'corrupt', val: `event ${seq} is where ${this.next} belongs` });
+    // Nothing is taken in of an event that cannot be: the next call meets it again.
+    const range = surface?.tag === 'replace' ? [surface.val.start, surface.val.end].map((seq) => this.find(seq)) : undefined;
+    if (range && (range[0] < 0 || range[1] < range[0])) {
+      fail('session', { tag: 'corrupt', val: `event ${seq} replaces what is no range of the surface` });
+    }
     this.next += 1;
     if (tag === 'turn-start') this.turn = val;
     if (tag === 'turn-end') {
@@ -65,12 +70,11 @@ class Surface {
     if (!surface) return;
     const node = this.node(seq, tag, val);
     if (node.kind === 'user' || node.kind === 'assistant') this.failures = 0;
-    if (surface.tag === 'append') {
+    if (!range) {
       this.nodes.push(node);
       return;
     }
-    const [first, last] = [surface.val.start, surface.val.end].map((seq) => this.find(seq));
-    if (first < 0 || last < first) fail('session', { tag: 'corrupt', val: `event ${seq} replaces what is not on the surface` });
+    const [first, last] = range;
     const gone = this.nodes.splice(first, last - first + 1, node);
     // Whatever was pinned in the range, the checkpoint carries.
     node.pins = gone.flatMap(({ pins }) => pins);
@@ -207,10 +211,8 @@ class Compactor {
   read(session) {
     const id = session.id();
     const surface = this.surfaces.get(id) ?? new Surface();
-    // Not kept where it fails: what was read is read again.
-    this.surfaces.delete(id);
-    surface.catchUp(session);
     this.surfaces.set(id, surface);
+    surface.catchUp(session);
     return surface;
   }
 

@@ -24,8 +24,10 @@ import { convertToLanguageModelPrompt } from 'ai/internal';
 
 import type { AgentContext, Compactor, CompactorConfig, CompactorOptions } from '../compactor.js';
 import type { CompactionResult } from '../contract.js';
+import { messageOf } from '../errors.js';
 import { createCompactor } from '../index.js';
 import { fromMessages, type MessagesLog } from '../messages.js';
+import { toolsTokens } from '../tools.js';
 import { toFailure } from './failure.js';
 import { AiSdkModel, readUsage, routeOf } from './model.js';
 
@@ -57,6 +59,9 @@ interface Step {
   steps: StepResult<any, any>[];
   instructions?: Instructions | undefined;
 }
+
+/** A call to the model, as a middleware sees it. */
+type Call = Parameters<NonNullable<LanguageModelMiddleware['wrapGenerate']>>[0];
 
 /** The compaction of one conversation. Make it with {@link createCompaction}. */
 export class Compaction {
@@ -168,7 +173,7 @@ export class Compaction {
 
   private told(error: unknown): void {
     if (this.options.onError) this.options.onError(error);
-    else console.warn(`harness-compact: ${error instanceof Error ? error.message : String(error)}`);
+    else console.warn(`harness-compact: ${messageOf(error)}`);
   }
 
   /** Sends a request that the provider finds too long once more, compacted. */
@@ -176,7 +181,7 @@ export class Compaction {
     return {
       specificationVersion: 'v4',
       transformParams: async ({ params }) => {
-        this.toolsTokens = params.tools?.length ? Math.ceil(JSON.stringify(params.tools).length / 4) : 0;
+        this.toolsTokens = toolsTokens(params.tools);
         return params;
       },
       wrapGenerate: async ({ doGenerate, params, model }) => {
@@ -224,9 +229,9 @@ export class Compaction {
   /** The prompt of the same request, compacted; throws `error` again where that is no help. */
   private async shorter(
     error: unknown,
-    params: Parameters<NonNullable<LanguageModelMiddleware['wrapGenerate']>>[0]['params'],
-    model: Parameters<NonNullable<LanguageModelMiddleware['wrapGenerate']>>[0]['model'],
-  ): Promise<typeof params.prompt> {
+    params: Call['params'],
+    model: Call['model'],
+  ): Promise<Call['params']['prompt']> {
     if (toFailure(error).tag !== 'context-overflow') throw error;
     const system = params.prompt.filter((message) => message.role === 'system');
     try {

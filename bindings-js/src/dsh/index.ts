@@ -22,10 +22,11 @@ import type {} from '@deepseek-ai/dsh-token-meter';
 
 import type { AgentContext, Compactor } from '../compactor.js';
 import type { CompactionResult } from '../contract.js';
-import { CompactError } from '../errors.js';
+import { CompactError, messageOf } from '../errors.js';
 import { createCompactor } from '../index.js';
+import { toolsTokens } from '../tools.js';
 import { type DshConfig, resolveConfig, type ResolvedConfig } from './config.js';
-import { DshLog, toolsTokens } from './log.js';
+import { DshLog } from './log.js';
 import { DshModel } from './model.js';
 
 export type { DshConfig, DshPolicy } from './config.js';
@@ -62,8 +63,12 @@ export class HarnessCompact extends CompactionEngine {
     const header = agent.session.requestHeader();
     // Nothing has been sent yet: neither is the window known, nor can it be full.
     if (!header?.config.provider || !header.config.model) return null;
-    const context = await this.context(agent, signal, trigger === 'pressure');
-    if (!context) return null;
+    const context = await this.context(agent, signal);
+    if (trigger === 'pressure' && context.contextWindow === undefined) {
+      const route = `${header.config.provider}/${header.config.model}`;
+      this.warnOnce(`the window of ${route} is not known; set contextWindow on that model, or on this plugin`);
+      return null;
+    }
     this.refuseIfBusy(log);
     const prompt = header.system ?? '';
     const pruner = this.ctx.get('toolResultPruner');
@@ -84,7 +89,7 @@ export class HarnessCompact extends CompactionEngine {
     if (log.openTurn() === undefined) {
       throw new Error('a range is compacted within a turn; between turns, use compactNow');
     }
-    const context = await this.context(agent, signal, false);
+    const context = await this.context(agent, signal);
     const done = () => this.compactor.compactRegion(log, start, end, context, signal);
     return (await this.answer(log, done)) as DshResult;
   }
@@ -119,10 +124,10 @@ export class HarnessCompact extends CompactionEngine {
       if (log.openTurn() !== undefined) {
         throw new ManualCompactionError('busy', 'the session has an open turn');
       }
-      const context = await this.context(agent, signal, false);
+      const context = await this.context(agent, signal);
       log.flushFailure = undefined;
       log.manual = { commandId, flush: async () => void (await this.ctx.sessions.flush(session)) };
-      const result = await this.answer(log, () => this.compactor.compactNow(context ?? { session: log }, { signal }));
+      const result = await this.answer(log, () => this.compactor.compactNow(context, { signal }));
       signal.throwIfAborted();
       return result;
     } catch (error) {
@@ -163,7 +168,7 @@ export class HarnessCompact extends CompactionEngine {
         const result = await this.compactIfNeeded(agent, 'context-overflow', signal);
         if (result) this.tell('context overflow', result);
       } catch (error) {
-        if (!signal.aborted) ctx.logger.warn(`compaction after a context overflow failed: ${text(error)}`);
+        if (!signal.aborted) ctx.logger.warn(`compaction after a context overflow failed: ${messageOf(error)}`);
       }
       // Only a surface that has changed is worth another request.
       if (signal.aborted || session.surface.replaceGeneration <= replaceGeneration) return next();
@@ -180,12 +185,8 @@ export class HarnessCompact extends CompactionEngine {
     });
   }
 
-  /** What the engine is told of the agent; undefined where its window must be known and is not. */
-  private async context(
-    agent: CompactionAgentContext,
-    signal: AbortSignal | undefined,
-    needsWindow: boolean,
-  ): Promise<AgentContext | undefined> {
+  /** What the engine is told of the agent. */
+  private async context(agent: CompactionAgentContext, signal: AbortSignal | undefined): Promise<AgentContext> {
     const { session, options } = agent;
     const header = session.requestHeader();
     const { provider = options.provider, model = options.model } = header?.config ?? {};
@@ -193,11 +194,6 @@ export class HarnessCompact extends CompactionEngine {
     if (!provider || !model) return context;
     const known = (await this.ctx.llm.resolveModelInfo(provider, model, signal)).context;
     const contextWindow = known?.contextWindow ?? this.settings.contextWindow;
-    if (contextWindow === undefined && needsWindow) {
-      const why = `the window of ${provider}/${model} is not known; set contextWindow on that model, or on this plugin`;
-      this.warnOnce(why);
-      return undefined;
-    }
     // A cap is no forecast: no answer is expected to take more than half of the window.
     const cap = header?.config.maxTokens;
     return {
@@ -207,7 +203,7 @@ export class HarnessCompact extends CompactionEngine {
       ...(cap === undefined || contextWindow === undefined
         ? {}
         : { outputTokens: Math.min(cap, Math.floor(contextWindow / 2)) }),
-      ...(header ? { toolsTokens: toolsTokens(header) } : {}),
+      ...(header ? { toolsTokens: toolsTokens(header.tools) } : {}),
     };
   }
 
@@ -258,7 +254,7 @@ export class HarnessCompact extends CompactionEngine {
   private warn(error: unknown, agent: Agent): void {
     const lasting = error instanceof CompactError && (error.code === 'config' || error.code === 'irreducible');
     if (lasting) this.warnOnce(`session ${agent.session.id} is not compacted: ${error.message}`);
-    else this.ctx.logger.warn(`compaction before a step failed: ${text(error)}; the turn goes on without it`);
+    else this.ctx.logger.warn(`compaction before a step failed: ${messageOf(error)}; the turn goes on without it`);
   }
 
   /** What would be said before every step is said once. */
@@ -287,10 +283,6 @@ function manualError(error: CompactError, log: DshLog): ManualCompactionError {
     default:
       return new ManualCompactionError('summary', error.message, cause);
   }
-}
-
-function text(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 export default HarnessCompact;

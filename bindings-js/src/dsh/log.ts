@@ -8,11 +8,10 @@ import type { ContentBlock as DshBlock, Message as DshMessage, TokenUsage, ToolR
 import type { EpochHeader, Session, SessionEvent as DshEvent } from '@deepseek-ai/dsh-session';
 
 import type { ContentBlock, Draft, Payload, ResultBlock, Seq, SessionEvent, Usage } from '../contract.js';
-import { CompactError, SessionError } from '../errors.js';
+import { CompactError, messageOf, SessionError } from '../errors.js';
 import type { SessionLog } from '../log.js';
-
-/** What the harness says of a call that got no result. */
-const INTERRUPTED = 'The call was interrupted; no result was recorded.';
+import { INTERRUPTED } from '../messages.js';
+import { toolsTokens } from '../tools.js';
 
 /** A call to the harness's model service that a summary was made by. */
 export interface SummaryCall {
@@ -38,6 +37,10 @@ export class DshLog implements SessionLog {
   priceOf: ((message: DshMessage) => number) | undefined;
   /** Why the last flush failed. */
   flushFailure: unknown;
+  /** How much of the log has been looked at, and what it came to. */
+  private seen = 0;
+  private started: DshEvent<'compaction/start'> | undefined;
+  private turn: number | undefined;
 
   constructor(readonly session: Session) {
     this.id = `${session.id}#${(opened += 1)}`;
@@ -66,7 +69,7 @@ export class DshLog implements SessionLog {
       // Nothing else runs between these: the harness appends without yielding.
       for (const draft of drafts) this.write(draft);
     } catch (error) {
-      throw new SessionError({ tag: 'rejected', val: error instanceof Error ? error.message : String(error) }, { cause: error });
+      throw new SessionError({ tag: 'rejected', val: messageOf(error) }, { cause: error });
     }
     return head;
   }
@@ -98,22 +101,26 @@ export class DshLog implements SessionLog {
 
   /** The compaction that holds the lock: its start, unless it ended or the log was reopened since. */
   lock(): DshEvent<'compaction/start'> | undefined {
-    for (let at = this.session.events.length - 1; at >= 0; at -= 1) {
-      const event = this.session.events[at] as DshEvent;
-      if (event.type === 'session/end-seed' || event.type === 'compaction/end') return undefined;
-      if (event.type === 'compaction/start') return event;
-    }
-    return undefined;
+    this.catchUp();
+    return this.started;
   }
 
   /** The turn that is open. */
   openTurn(): number | undefined {
-    for (let at = this.session.events.length - 1; at >= 0; at -= 1) {
-      const event = this.session.events[at] as DshEvent;
-      if (event.type === 'turn/end') return undefined;
-      if (event.type === 'turn/start') return event.data.turn;
+    this.catchUp();
+    return this.turn;
+  }
+
+  /** Take in what is new: a check before each step does not read the whole log again. */
+  private catchUp(): void {
+    const { events } = this.session;
+    for (; this.seen < events.length; this.seen += 1) {
+      const event = events[this.seen] as DshEvent;
+      if (event.type === 'compaction/start') this.started = event;
+      if (event.type === 'compaction/end' || event.type === 'session/end-seed') this.started = undefined;
+      if (event.type === 'turn/start') this.turn = event.data.turn;
+      if (event.type === 'turn/end') this.turn = undefined;
     }
-    return undefined;
   }
 
   /** Append one event, in the harness's words. */
@@ -260,25 +267,21 @@ function readPayload(event: DshEvent, firstLive: Seq): Payload {
 }
 
 /** Tokens of the system prompt and the tool schemas, and what tells this envelope from another. */
-export function readHeader(header: EpochHeader): Payload & { tag: 'request-header' } {
+function readHeader(header: EpochHeader): Payload & { tag: 'request-header' } {
   const { config, system, tools } = header;
   const envelope = JSON.stringify([config.provider, config.model, system ?? '', tools ?? []]);
   return {
     tag: 'request-header',
     val: {
       route: { provider: config.provider, model: config.model },
-      overheadTokens: Math.ceil((system?.length ?? 0) / 4) + toolsTokens(header),
+      overheadTokens: Math.ceil((system?.length ?? 0) / 4) + toolsTokens(tools),
       fingerprint: createHash('sha256').update(envelope).digest('hex'),
     },
   };
 }
 
-/** Tokens of the tool schemas. */
-export function toolsTokens({ tools }: EpochHeader): number {
-  return tools?.length ? Math.ceil(JSON.stringify(tools).length / 4) : 0;
-}
-
-function readUsage(usage: TokenUsage): Usage {
+/** What the harness counted of a call. */
+export function readUsage(usage: TokenUsage): Usage {
   return {
     inputTokens: usage.inputTokens,
     outputTokens: usage.outputTokens,

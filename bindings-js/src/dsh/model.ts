@@ -5,7 +5,7 @@ import type { ContentBlock, GenerateOptions, LlmFailure, Message as DshMessage }
 import type { ModelFailure, ModelInfo, Route } from '../contract.js';
 import { ModelError } from '../errors.js';
 import type { Model, ModelChunk, ModelRequest } from '../model.js';
-import type { DshLog } from './log.js';
+import { type DshLog, readUsage } from './log.js';
 
 /** The harness's model service, as the compactor calls it. */
 export class DshModel implements Model {
@@ -28,7 +28,7 @@ export class DshModel implements Model {
     const blocks = answer.blocks();
     log.calls.push({ provider: options.provider, model: options.model, blocks });
     for (const block of blocks) yield toChunk(block);
-    yield { type: 'finish', reason: finish.kind, ...(usage ? { usage: counted(usage) } : {}) };
+    yield { type: 'finish', reason: finish.kind, ...(usage ? { usage: readUsage(usage) } : {}) };
   }
 
   /** The request; a replay is the session's own, to the letter, so that the provider's cache serves it. */
@@ -76,10 +76,6 @@ function toChunk(block: ContentBlock): ModelChunk {
     default:
       return { type: 'other', kind: block.type };
   }
-}
-
-function counted({ inputTokens, outputTokens, cacheReadTokens = 0, cacheWriteTokens = 0 }: NonNullable<BlockAssembler['usage']>) {
-  return { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens };
 }
 
 function toFailure(kind: 'error' | 'aborted', failure: LlmFailure): ModelFailure {

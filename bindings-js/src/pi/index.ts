@@ -15,7 +15,7 @@
 import type { ExtensionAPI, ExtensionContext, SessionBeforeCompactEvent, SessionBeforeCompactResult } from '@earendil-works/pi-coding-agent';
 
 import type { Compactor, CompactorConfig } from '../compactor.js';
-import { CompactError } from '../errors.js';
+import { CompactError, messageOf } from '../errors.js';
 import { createCompactor } from '../index.js';
 import { PiLog } from './log.js';
 import { PiRegistryModel } from './model.js';
@@ -36,8 +36,7 @@ export function harnessCompact(config: PiConfig = {}): (pi: ExtensionAPI) => voi
       } catch (error) {
         if (event.signal.aborted) return { cancel: true };
         // pi has a compaction of its own, which may do better.
-        const why = error instanceof Error ? error.message : String(error);
-        context.ui.notify(`harness-compact: ${why}; pi compacts by itself`, 'warning');
+        context.ui.notify(`harness-compact: ${messageOf(error)}; pi compacts by itself`, 'warning');
         return undefined;
       }
     });

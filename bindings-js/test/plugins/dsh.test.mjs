@@ -175,8 +175,8 @@ test('/compact compacts an idle session, and what it says is stored', async () =
   assert.equal(summary.type, 'compaction/summary');
   const ran = session.events.findLast((event) => event.type === 'command/run');
   assert.equal(summary.data.sourceCommandId, ran.data.commandId);
-  const start_ = session.events.find((event) => event.type === 'compaction/start');
-  assert.equal(start_.data.turn, null);
+  const started = session.events.find((event) => event.type === 'compaction/start');
+  assert.equal(started.data.turn, null);
   const [file] = readdirSync(app.root, { recursive: true }).filter((name) => name.endsWith('session.jsonl'));
   assert.ok(readFileSync(join(app.root, file), 'utf8').includes('"compaction/end"'));
   await turn(app.agent, 'Go on.');
@@ -207,8 +207,8 @@ test('/compact is refused while the agent works, and prompts wait while it compa
   release();
   await app.agent.whenIdle();
 
-  let let_go;
-  const gate = new Promise((resolve) => (let_go = resolve));
+  let open;
+  const gate = new Promise((resolve) => (open = resolve));
   const original = app.adapter.answer;
   app.adapter.answer = async (options) => {
     if (summarises(options)) await gate;
@@ -221,7 +221,7 @@ test('/compact is refused while the agent works, and prompts wait while it compa
   await new Promise((resolve) => setTimeout(resolve, 50));
   assert.equal(count(app.agent.session, 'turn/start'), turns);
   assert.equal((await compact(app)).kind, 'error');
-  let_go();
+  open();
   assert.equal((await compaction).kind, 'success');
   await app.agent.whenIdle();
   assert.equal(count(app.agent.session, 'turn/start'), turns + 1);

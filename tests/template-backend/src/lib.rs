@@ -8,7 +8,7 @@
 mod outline;
 mod surface;
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::collections::HashMap;
 
 use exports::harness::compact::compact::{
@@ -109,7 +109,7 @@ impl GuestCompactor for Outliner {
         trigger: Trigger,
         signal: Option<&AbortSignal>,
     ) -> Result<Option<CompactionResult>, CompactError> {
-        let surface = self.read(session)?;
+        let mut surface = self.read(session)?;
         let overhead = overhead(&full_system_prompt, &session_prefix);
         let now = self.measured(&surface, &agent, overhead);
         let retain = match trigger {
@@ -119,7 +119,7 @@ impl GuestCompactor for Outliner {
         };
         match surface.range_but(retain) {
             Some(range) if surface.failures < MOST_FAILURES => self
-                .compact(session, surface, range, &agent, overhead, signal)
+                .compact(session, &mut surface, range, &agent, overhead, signal)
                 .map(Some),
             _ => Ok(None),
         }
@@ -132,8 +132,8 @@ impl GuestCompactor for Outliner {
         agent: AgentContext,
         signal: Option<&AbortSignal>,
     ) -> Result<CompactionResult, CompactError> {
-        let surface = self.read(session)?;
-        self.compact(session, surface, range, &agent, 0, signal)
+        let mut surface = self.read(session)?;
+        self.compact(session, &mut surface, range, &agent, 0, signal)
     }
 
     fn compact_now(
@@ -143,11 +143,11 @@ impl GuestCompactor for Outliner {
         options: NowOptions,
         signal: Option<&AbortSignal>,
     ) -> Result<Option<CompactionResult>, CompactError> {
-        let surface = self.read(session)?;
+        let mut surface = self.read(session)?;
         let Some(range) = surface.range_but(options.retain_tokens.unwrap_or(0)) else {
             return Ok(None);
         };
-        self.compact(session, surface, range, &agent, 0, signal)
+        self.compact(session, &mut surface, range, &agent, 0, signal)
             .map(Some)
     }
 
@@ -163,11 +163,10 @@ impl GuestCompactor for Outliner {
 
 impl Outliner {
     /// The surface as the log has it now.
-    fn read(&self, session: &Session) -> Result<Surface, CompactError> {
-        let id = session.id();
-        let mut surface = self.surfaces.borrow_mut().remove(&id).unwrap_or_default();
+    fn read(&self, session: &Session) -> Result<RefMut<'_, Surface>, CompactError> {
+        let surfaces = self.surfaces.borrow_mut();
+        let mut surface = RefMut::map(surfaces, |known| known.entry(session.id()).or_default());
         surface.catch_up(session)?;
-        self.surfaces.borrow_mut().insert(id, surface.clone());
         Ok(surface)
     }
 
@@ -185,7 +184,7 @@ impl Outliner {
                 .unwrap_or(share(self.settings.retain_ratio))
                 .min(threshold_tokens),
             context_window: window,
-            nodes: surface.nodes().len() as u32,
+            nodes: surface.len() as u32,
         }
     }
 
@@ -193,24 +192,23 @@ impl Outliner {
     fn compact(
         &self,
         session: &Session,
-        mut surface: Surface,
+        surface: &mut Surface,
         range: SurfaceRange,
         agent: &AgentContext,
         overhead: u32,
         signal: Option<&AbortSignal>,
     ) -> Result<CompactionResult, CompactError> {
         let aborted = || signal.is_some_and(AbortSignal::aborted);
-        let before = self.measured(&surface, agent, overhead);
+        let before = self.measured(surface, agent, overhead);
         if aborted() {
             return Err(CompactError::Aborted);
         }
-        let start_seq = self.begin(session, &mut surface, range)?;
-        let outcome = self.land(session, &mut surface, range, start_seq, &aborted);
-        match outcome {
+        let start_seq = self.begin(session, surface, range)?;
+        match self.land(session, surface, range, start_seq, before, &aborted) {
             Ok(mut result) => {
                 session.flush()?;
-                result.after = self.measured(&self.read(session)?, agent, overhead);
-                result.before = before;
+                surface.catch_up(session)?;
+                result.after = self.measured(surface, agent, overhead);
                 Ok(result)
             }
             Err(error) => {
@@ -255,13 +253,14 @@ impl Outliner {
     }
 
     /// Write the summary, the node that takes the range's place, and the end, in one
-    /// append or not at all.
+    /// append or not at all. The result's `after` is the caller's to measure.
     fn land(
         &self,
         session: &Session,
         surface: &mut Surface,
         range: SurfaceRange,
         start_seq: Seq,
+        before: Measurement,
         aborted: &dyn Fn() -> bool,
     ) -> Result<CompactionResult, CompactError> {
         let nodes = surface.check(range)?;
@@ -317,7 +316,6 @@ impl Outliner {
             ];
             match session.append(&drafts, Some(summary_seq)) {
                 Ok(_) => {
-                    let unknown = self.measured(surface, &no_agent(), 0);
                     return Ok(CompactionResult {
                         start_seq,
                         summary_seq,
@@ -328,8 +326,9 @@ impl Outliner {
                         shadowed_token_count: shadowed,
                         removed_call_ids,
                         elided_seqs: Vec::new(),
-                        before: unknown,
-                        after: unknown,
+                        before,
+                        // Measured once it has landed.
+                        after: before,
                     });
                 }
                 Err(SessionError::Conflict(_)) => continue,
@@ -349,16 +348,6 @@ impl From<SessionError> for CompactError {
 fn overhead(system_prompt: &str, prefix: &[Message]) -> u32 {
     let messages = prefix.iter().map(|message| price(&message.content));
     surface::price_text(system_prompt) + messages.sum::<u32>()
-}
-
-fn no_agent() -> AgentContext {
-    AgentContext {
-        route: None,
-        context_window: None,
-        output_tokens: None,
-        tools_tokens: 0,
-        can_replay: false,
-    }
 }
 
 fn log_only(payload: Payload) -> Draft {

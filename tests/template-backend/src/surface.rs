@@ -1,6 +1,8 @@
 //! The surface of a session, folded from its log: which nodes the next request is
 //! made from, which calls have their results, and who holds the lock.
 
+use std::ops::RangeInclusive;
+
 use crate::exports::harness::compact::compact::{CompactError, NodeKind, SurfaceNode};
 use crate::harness::compact::session::{Event, Payload, Session, SessionError, SurfaceOp};
 use crate::harness::compact::types::{ContentBlock, ResultBlock, Seq, SurfaceRange};
@@ -73,6 +75,11 @@ impl Surface {
                 "event {seq} is where {at} belongs"
             )));
         }
+        // Nothing is taken in of an event that cannot be: the next call meets it again.
+        let gone = match &event.surface {
+            Some(SurfaceOp::Replace(range)) => Some(self.replaced(event.seq, *range)?),
+            _ => None,
+        };
         match &event.payload {
             Payload::TurnStart(turn) => self.turn = Some(*turn),
             Payload::TurnEnd(_) => {
@@ -98,34 +105,35 @@ impl Surface {
             _ => {}
         }
         self.next += 1;
-        let Some(op) = event.surface else {
+        if event.surface.is_none() {
             return Ok(());
-        };
+        }
         let mut node = self.node(event.seq, event.payload);
-        match op {
-            SurfaceOp::Append => self.nodes.push(node),
-            SurfaceOp::Replace(range) => {
-                let (Some(first), Some(last)) = (self.find(range.start), self.find(range.end))
-                else {
-                    return Err(SessionError::Corrupt(format!(
-                        "event {} replaces what is not on the surface",
-                        event.seq
-                    )));
-                };
-                if first > last {
-                    return Err(SessionError::Corrupt(format!(
-                        "event {} replaces a range from its end to its start",
-                        event.seq
-                    )));
-                }
+        match gone {
+            None => self.nodes.push(node),
+            Some(range) => {
                 // Whatever was pinned in the range, the checkpoint carries.
-                let gone = &self.nodes[first..=last];
+                let gone = &self.nodes[range.clone()];
                 node.pins = gone.iter().flat_map(|node| node.pins.clone()).collect();
                 node.turn = gone[0].turn;
-                self.nodes.splice(first..=last, [node]);
+                self.nodes.splice(range, [node]);
             }
         }
         Ok(())
+    }
+
+    /// The positions that a node takes the place of.
+    fn replaced(
+        &self,
+        by: Seq,
+        range: SurfaceRange,
+    ) -> Result<RangeInclusive<usize>, SessionError> {
+        match (self.find(range.start), self.find(range.end)) {
+            (Some(first), Some(last)) if first <= last => Ok(first..=last),
+            _ => Err(SessionError::Corrupt(format!(
+                "event {by} replaces what is no range of the surface"
+            ))),
+        }
     }
 
     fn node(&self, seq: Seq, payload: Payload) -> Node {
@@ -164,6 +172,11 @@ impl Surface {
 
     fn find(&self, seq: Seq) -> Option<usize> {
         self.nodes.iter().position(|node| node.seq == seq)
+    }
+
+    /// How many nodes it has.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
     }
 
     pub fn tokens(&self) -> u32 {
