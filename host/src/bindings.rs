@@ -11,6 +11,5 @@ wasmtime::component::bindgen!({
         "harness:compact/llm-stream.generation": crate::imports::Generation,
         "harness:compact/types.abort-signal": crate::imports::Signal,
     },
-    additional_derives: [Clone, PartialEq, serde::Serialize, serde::Deserialize],
     require_store_data_send: true,
 });

@@ -6,7 +6,9 @@ use tokio_util::sync::CancellationToken;
 use wasmtime::component::{Component, Linker, Resource, ResourceAny};
 use wasmtime::{Cache, Engine, Store};
 
+use crate::bindings::exports::harness::compact::compact as wit;
 use crate::bindings::{Compactor as Instance, CompactorPre};
+use crate::convert::Cross;
 use crate::error::Error;
 use crate::imports::{self, Session, Signal, State};
 use crate::model::{Hooks, Model};
@@ -136,7 +138,7 @@ macro_rules! call {
         let signal = table.push(signal).map_err(broken_table)?;
         let $log = Resource::new_borrow(session.rep());
         let $cancel = Some(Resource::<Signal>::new_borrow(signal.rep()));
-        let outcome = {
+        let outcome: Result<_, wit::CompactError> = {
             let interface = instance.harness_compact_compact();
             let $guest = interface.compactor();
             let $store = &mut store;
@@ -150,7 +152,10 @@ macro_rules! call {
             instance,
             compactor: $compactor,
         });
-        Ok(outcome?)
+        match outcome {
+            Ok(answer) => Ok(answer.cross()),
+            Err(error) => Err(Error::Compact(error.cross())),
+        }
     }};
 }
 
@@ -163,19 +168,14 @@ impl Compactor {
         full_system_prompt: &str,
         session_prefix: &[Message],
     ) -> Result<Measurement, Error> {
+        let agent = agent.clone().cross();
+        let prefix = session_prefix.to_vec().cross();
         call!(
             self,
             session,
             None,
             |guest, store, compactor, log, _signal| {
-                guest.call_measure(
-                    store,
-                    compactor,
-                    log,
-                    agent,
-                    full_system_prompt,
-                    session_prefix,
-                )
+                guest.call_measure(store, compactor, log, &agent, full_system_prompt, &prefix)
             }
         )
     }
@@ -204,6 +204,8 @@ impl Compactor {
         trigger: Trigger,
         signal: Option<&CancellationToken>,
     ) -> Result<Option<CompactionResult>, Error> {
+        let agent = agent.clone().cross();
+        let prefix = session_prefix.to_vec().cross();
         call!(
             self,
             session,
@@ -213,10 +215,10 @@ impl Compactor {
                     store,
                     compactor,
                     log,
-                    agent,
+                    &agent,
                     full_system_prompt,
-                    session_prefix,
-                    trigger,
+                    &prefix,
+                    trigger.cross(),
                     cancel,
                 )
             }
@@ -231,12 +233,13 @@ impl Compactor {
         agent: &AgentContext,
         signal: Option<&CancellationToken>,
     ) -> Result<CompactionResult, Error> {
+        let agent = agent.clone().cross();
         call!(
             self,
             session,
             signal,
             |guest, store, compactor, log, cancel| {
-                guest.call_compact_region(store, compactor, log, range, agent, cancel)
+                guest.call_compact_region(store, compactor, log, range.cross(), &agent, cancel)
             }
         )
     }
@@ -250,12 +253,14 @@ impl Compactor {
         options: &NowOptions,
         signal: Option<&CancellationToken>,
     ) -> Result<Option<CompactionResult>, Error> {
+        let agent = agent.clone().cross();
+        let options = options.clone().cross();
         call!(
             self,
             session,
             signal,
             |guest, store, compactor, log, cancel| {
-                guest.call_compact_now(store, compactor, log, agent, options, cancel)
+                guest.call_compact_now(store, compactor, log, &agent, &options, cancel)
             }
         )
     }
@@ -285,10 +290,10 @@ impl Compactor {
         let instance = self.host.backend.instantiate_async(&mut store).await;
         let instance = instance.map_err(Error::Backend)?;
         let compactor = instance.harness_compact_compact().compactor();
-        let created = compactor.call_create(&mut store, &self.config).await;
+        let created = compactor.call_create(&mut store, &self.config.clone().cross()).await;
         let compactor = created
             .map_err(Error::Backend)?
-            .map_err(CompactError::Config)?;
+            .map_err(|error| CompactError::Config(error.cross()))?;
         self.live = Some(Live {
             store,
             instance,

@@ -10,10 +10,8 @@ use wasmtime::component::{HasData, Linker, Resource, ResourceTable};
 use crate::bindings::harness::compact::{hooks, llm_stream, session, types};
 use crate::model::{self, Hooks, Model};
 use crate::session::SessionLog;
-use crate::types::{
-    Chunk, ContentBlock, Draft, Event, GenerateOptions, LlmError, ModelInfo, Route, Seq,
-    SessionError, Summary,
-};
+use crate::convert::Cross;
+use crate::types::{LlmError, Seq};
 
 /// A session that a component has a handle to.
 pub struct Session(pub(crate) Arc<dyn SessionLog>);
@@ -93,8 +91,8 @@ impl session::HostSession for State {
     async fn head(
         &mut self,
         session: Resource<Session>,
-    ) -> wasmtime::Result<Result<Seq, SessionError>> {
-        Ok(self.log(&session)?.head().await)
+    ) -> wasmtime::Result<Result<Seq, session::SessionError>> {
+        Ok(self.log(&session)?.head().await.cross())
     }
 
     async fn read(
@@ -102,24 +100,25 @@ impl session::HostSession for State {
         session: Resource<Session>,
         start: Seq,
         limit: u32,
-    ) -> wasmtime::Result<Result<Vec<Event>, SessionError>> {
-        Ok(self.log(&session)?.read(start, limit).await)
+    ) -> wasmtime::Result<Result<Vec<session::Event>, session::SessionError>> {
+        Ok(self.log(&session)?.read(start, limit).await.cross())
     }
 
     async fn append(
         &mut self,
         session: Resource<Session>,
-        drafts: Vec<Draft>,
+        drafts: Vec<session::Draft>,
         expected_head: Option<Seq>,
-    ) -> wasmtime::Result<Result<Seq, SessionError>> {
-        Ok(self.log(&session)?.append(drafts, expected_head).await)
+    ) -> wasmtime::Result<Result<Seq, session::SessionError>> {
+        let log = self.log(&session)?;
+        Ok(log.append(drafts.cross(), expected_head).await.cross())
     }
 
     async fn flush(
         &mut self,
         session: Resource<Session>,
-    ) -> wasmtime::Result<Result<(), SessionError>> {
-        Ok(self.log(&session)?.flush().await)
+    ) -> wasmtime::Result<Result<(), session::SessionError>> {
+        Ok(self.log(&session)?.flush().await.map_err(Cross::cross))
     }
 
     async fn drop(&mut self, session: Resource<Session>) -> wasmtime::Result<()> {
@@ -129,26 +128,29 @@ impl session::HostSession for State {
 }
 
 impl llm_stream::Host for State {
-    async fn describe_model(&mut self, route: Route) -> wasmtime::Result<Option<ModelInfo>> {
-        Ok(self.model.describe_model(&route).await)
+    async fn describe_model(
+        &mut self,
+        route: types::Route,
+    ) -> wasmtime::Result<Option<llm_stream::ModelInfo>> {
+        Ok(self.model.describe_model(&route.cross()).await.cross())
     }
 
     async fn stream(
         &mut self,
         session: Resource<Session>,
-        options: GenerateOptions,
+        options: llm_stream::GenerateOptions,
         signal: Option<Resource<Signal>>,
-    ) -> wasmtime::Result<Result<Resource<Generation>, LlmError>> {
+    ) -> wasmtime::Result<Result<Resource<Generation>, llm_stream::LlmError>> {
         let log = self.log(&session)?;
         let signal = self.signal(signal.as_ref())?;
-        let call = self.model.stream(&*log, options, &signal);
+        let call = self.model.stream(&*log, options.cross(), &signal);
         Ok(match unless_aborted(&signal, call).await {
             Ok(chunks) => Ok(self.table.push(Generation {
                 chunks,
                 signal,
                 error: None,
             })?),
-            Err(error) => Err(error),
+            Err(error) => Err(error.cross()),
         })
     }
 }
@@ -157,15 +159,15 @@ impl llm_stream::HostGeneration for State {
     async fn next(
         &mut self,
         generation: Resource<Generation>,
-    ) -> wasmtime::Result<Result<Vec<Chunk>, LlmError>> {
+    ) -> wasmtime::Result<Result<Vec<llm_stream::Chunk>, llm_stream::LlmError>> {
         let generation = self.table.get_mut(&generation)?;
         if let Some(error) = generation.error.take() {
-            return Ok(Err(error));
+            return Ok(Err(error.cross()));
         }
         let first = async { generation.chunks.next().await.transpose() };
         let mut chunks = match unless_aborted(&generation.signal, first).await {
             Ok(first) => Vec::from_iter(first),
-            Err(error) => return Ok(Err(error)),
+            Err(error) => return Ok(Err(error.cross())),
         };
         // What else has arrived crosses in the same call.
         while !chunks.is_empty() {
@@ -178,7 +180,7 @@ impl llm_stream::HostGeneration for State {
                 Some(None) | None => break,
             }
         }
-        Ok(Ok(chunks))
+        Ok(Ok(chunks.cross()))
     }
 
     async fn drop(&mut self, generation: Resource<Generation>) -> wasmtime::Result<()> {
@@ -190,10 +192,10 @@ impl llm_stream::HostGeneration for State {
 impl hooks::Host for State {
     async fn estimate_content_tokens(
         &mut self,
-        groups: Vec<Vec<ContentBlock>>,
+        groups: Vec<Vec<types::ContentBlock>>,
     ) -> wasmtime::Result<Result<Vec<u32>, String>> {
         Ok(match &self.hooks {
-            Some(hooks) => hooks.estimate_content_tokens(groups).await,
+            Some(hooks) => hooks.estimate_content_tokens(groups.cross()).await,
             None => Err("the host has no hooks".into()),
         })
     }
@@ -203,14 +205,15 @@ impl hooks::Host for State {
         session: Resource<Session>,
         transcript: String,
         signal: Option<Resource<Signal>>,
-    ) -> wasmtime::Result<Result<Summary, LlmError>> {
+    ) -> wasmtime::Result<Result<hooks::Summary, llm_stream::LlmError>> {
         let log = self.log(&session)?;
         let signal = self.signal(signal.as_ref())?;
         Ok(match &self.hooks {
             Some(hooks) => {
-                unless_aborted(&signal, hooks.summarize(&*log, transcript, &signal)).await
+                let call = hooks.summarize(&*log, transcript, &signal);
+                unless_aborted(&signal, call).await.cross()
             }
-            None => Err(LlmError::Other("the host has no hooks".into())),
+            None => Err(llm_stream::LlmError::Other("the host has no hooks".into())),
         })
     }
 }

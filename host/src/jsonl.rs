@@ -7,13 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use serde_json::Value;
+use harness_compact_formats::{EventStamp, Line, parse, read_line, rewrite_result, write_event};
 use uuid::Uuid;
 
-use crate::event_json::{self, Line, Stamp};
 use crate::session::{SessionLog, check_head};
-use crate::session_file::{malformed, unavailable};
-use crate::types::{Draft, Event, Payload, Seq, SessionError, SurfaceOp};
+use crate::types::{CHECKPOINT_SOURCE, Draft, Event, Payload, Seq, SessionError, SurfaceOp};
 
 /// A log file: an optional header line, then one JSON event a line,
 /// `{type, seq, time, data, sourceEventSeqs?, surfaceOp?}`.
@@ -48,6 +46,9 @@ struct State {
     compacting: bool,
     /// What ties the events of the newest compaction together.
     compaction_id: Option<String>,
+    /// Whether the log calls its compactions `compaction/…`, as later releases of
+    /// deepseek-harness do.
+    later_names: bool,
 }
 
 /// Where a line with events lies.
@@ -85,6 +86,7 @@ impl JsonlLog {
             torn: None,
             compacting: false,
             compaction_id: None,
+            later_names: false,
         };
         let id = state.catch_up(&path)?;
         let id = match id {
@@ -208,22 +210,18 @@ impl State {
             let number = self.lines + 1;
             let whole = line.ends_with(b"\n");
             let text = line.trim_ascii();
-            let parsed = match event_json::parse(text) {
-                _ if text.is_empty() => None,
-                Ok(value) => Some(value),
-                // Only the last line can lack its end, and then it is torn.
-                Err(_) if !whole => {
-                    self.torn = Some(TornTail {
-                        line: number,
-                        bytes: line.len() as u64,
-                    });
-                    break;
-                }
-                Err(why) => return Err(malformed(path, number, &why)),
-            };
-            if let Some(value) = parsed {
-                match self.take(&value, line.len()) {
+            if !text.is_empty() {
+                let taken = std::str::from_utf8(text).map_err(|error| error.to_string());
+                match taken.and_then(|text| self.take(text, line.len())) {
                     Ok(header) => id = id.or(header),
+                    // Only the last line can lack its end, and then it is torn.
+                    Err(_) if !whole && parse(text).is_err() => {
+                        self.torn = Some(TornTail {
+                            line: number,
+                            bytes: line.len() as u64,
+                        });
+                        break;
+                    }
                     Err(why) => return Err(malformed(path, number, &why)),
                 }
             }
@@ -233,8 +231,8 @@ impl State {
         Ok(id)
     }
 
-    fn take(&mut self, value: &Value, length: usize) -> Result<Option<String>, String> {
-        match event_json::read_line(value)? {
+    fn take(&mut self, text: &str, length: usize) -> Result<Option<String>, String> {
+        match read_line(text)? {
             Line::Header { id } => {
                 if self.head > 0 {
                     return Err("a header after the first event".into());
@@ -249,8 +247,11 @@ impl State {
                 match first.payload {
                     Payload::CompactStart(_) => {
                         self.compacting = true;
-                        let id = value["data"]["compactionId"].as_str();
+                        let line = parse(text.as_bytes())?;
+                        let id = line["data"]["compactionId"].as_str();
                         self.compaction_id = id.map(str::to_owned);
+                        let kind = line["type"].as_str().unwrap_or_default();
+                        self.later_names = kind.starts_with("compaction/");
                     }
                     Payload::CompactEnd(_) | Payload::Reopened => self.compacting = false,
                     _ => {}
@@ -275,7 +276,7 @@ impl State {
             .saturating_sub(1);
         let mut events = Vec::new();
         while let Some(at) = self.rows.get(row).copied().filter(|at| at.first < end) {
-            let line = event_json::read_line(&self.parse_row(path, at)?);
+            let line = read_line(&self.row_text(path, at)?);
             let Ok(Line::Events { first, count }) = line else {
                 return Err(changed(path, at.first));
             };
@@ -290,21 +291,22 @@ impl State {
     }
 
     /// The line that an event stands in.
-    fn line(&mut self, path: &Path, seq: Seq) -> Result<Value, SessionError> {
+    fn line(&mut self, path: &Path, seq: Seq) -> Result<String, SessionError> {
         let at = self.rows.partition_point(|row| row.first <= seq);
         let Some(row) = at.checked_sub(1).and_then(|at| self.rows.get(at).copied()) else {
             let why = format!("{}: there is no event {seq}", path.display());
             return Err(SessionError::Rejected(why));
         };
-        self.parse_row(path, row)
+        self.row_text(path, row)
     }
 
-    fn parse_row(&mut self, path: &Path, row: Row) -> Result<Value, SessionError> {
+    fn row_text(&mut self, path: &Path, row: Row) -> Result<String, SessionError> {
         let mut bytes = vec![0; row.length];
         let read = self.file.seek(SeekFrom::Start(row.offset));
         let read = read.and_then(|_| self.file.read_exact(&mut bytes));
         read.map_err(|error| unavailable(path, &error))?;
-        event_json::parse(bytes.trim_ascii()).map_err(|_| changed(path, row.first))
+        let text = String::from_utf8(bytes).map_err(|_| changed(path, row.first))?;
+        Ok(text.trim_ascii().into())
     }
 
     /// With the file locked.
@@ -333,17 +335,19 @@ impl State {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         for (draft, seq) in drafts.iter().zip(first..) {
-            let stamp = Stamp {
+            let stamp = EventStamp {
                 time: time.as_millis() as u64,
                 message_id: Uuid::new_v4().to_string(),
                 compaction_id: self.compaction_id(&draft.payload),
+                later_names: self.later_names,
             };
-            let mut line = event_json::write_event(seq, draft, &stamp);
+            let mut line = write_event(seq, draft, &stamp);
             if let (Payload::ToolResult(result), Some(SurfaceOp::Replace(range))) =
                 (&draft.payload, draft.surface)
             {
-                let original = self.line(path, range.start)?;
-                if let Some(data) = event_json::rewrite_result(&original, result) {
+                let original = parse(self.line(path, range.start)?.as_bytes());
+                let original = original.map_err(|_| changed(path, range.start))?;
+                if let Some(data) = rewrite_result(&original, result) {
                     line["data"] = data;
                 }
             }
@@ -372,7 +376,7 @@ impl State {
                 self.compaction_id.clone()
             }
             Payload::CompactSummary(_) => self.compaction_id.clone(),
-            Payload::UserMessage(user) if user.source == "plugin:compact" => {
+            Payload::UserMessage(user) if user.source == CHECKPOINT_SOURCE => {
                 self.compaction_id.clone()
             }
             Payload::CompactEnd(_) => self.compaction_id.take(),
@@ -386,4 +390,12 @@ fn changed(path: &Path, seq: Seq) -> SessionError {
     SessionError::Corrupt(format!(
         "{path}: event {seq} has been changed since it was read"
     ))
+}
+
+fn unavailable(path: &Path, error: &io::Error) -> SessionError {
+    SessionError::Unavailable(format!("{}: {error}", path.display()))
+}
+
+fn malformed(path: &Path, line: usize, why: &str) -> SessionError {
+    SessionError::Corrupt(format!("{}, line {line}: {why}", path.display()))
 }

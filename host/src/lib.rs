@@ -4,7 +4,7 @@
 //! The backend is a WebAssembly component; what it decides is described in the
 //! contract, `wit/`. A host supplies two things, as implementations of two traits:
 //! where a session is stored, [`SessionLog`], and how a model is called,
-//! [`Model`]. This crate has some of both: [`MemoryLog`] and [`JsonlLog`],
+//! [`Model`]. This crate has some of both: [`MemoryLog`], [`JsonlLog`] and [`SessionFile`],
 //! [`OfflineModel`], which needs no model at all, and [`ProviderModel`], which
 //! calls one over the network.
 //!
@@ -65,16 +65,17 @@
 #![deny(missing_docs)]
 
 mod bindings;
+pub mod command;
 mod config_json;
+mod convert;
 mod error;
-mod event_json;
+mod files;
 mod host;
 mod imports;
 mod jsonl;
 mod messages;
 mod model;
 mod offline;
-mod pi;
 mod providers;
 mod session;
 mod session_file;
@@ -82,7 +83,7 @@ pub mod types;
 
 pub use config_json::config_from_json;
 pub use error::Error;
-pub use event_json::event_from_json;
+pub use harness_compact_formats::{Form, Remark, event_from_json};
 pub use host::{BASIC_BACKEND, CompactHost, Compactor};
 pub use jsonl::{JsonlLog, TornTail};
 pub use messages::messages;
@@ -90,5 +91,5 @@ pub use model::{Generation, Hooks, Model};
 pub use offline::OfflineModel;
 pub use providers::ProviderModel;
 pub use session::{MemoryLog, SessionLog};
-pub use session_file::{SessionFormat, copy_as_log};
+pub use session_file::{OpenOptions, SessionFile};
 pub use tokio_util::sync::CancellationToken;

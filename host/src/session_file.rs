@@ -1,109 +1,180 @@
-//! Session files of other programs, taken in as logs.
+//! Session files of agent programs, and arrays of messages, as session logs.
 
 use std::fs;
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde_json::Value;
+use async_trait::async_trait;
+use harness_compact_formats::{Figures, Form, ReadOptions, Refusal, Remark, Session, Stamp, Write};
 
-use crate::event_json;
-use crate::jsonl::TornTail;
-use crate::pi;
-use crate::types::SessionError;
+use crate::files::{self, FileLock};
+use crate::session::SessionLog;
+use crate::types::{Draft, Event, Seq, SessionError};
 
-/// How a session file is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SessionFormat {
-    /// One event a line, as [`crate::JsonlLog`] reads and writes it.
-    Log,
-    /// A session of the pi coding agent.
-    Pi,
+/// How a session file is to be opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// How it is written; none to tell by how it begins.
+    pub form: Option<Form>,
+    /// Go on without lines that cannot be read; each is told by
+    /// [`SessionFile::remarks`].
+    pub skip_damaged: bool,
 }
 
-impl SessionFormat {
-    /// Tell a file's format by its first line.
-    pub fn detect(path: &Path) -> Result<Self, SessionError> {
-        let text = read(path)?;
-        let first = text
-            .split(|byte| *byte == b'\n')
-            .find(|line| !line.trim_ascii().is_empty());
-        let first = first.and_then(|line| event_json::parse(line.trim_ascii()).ok());
-        Ok(match first {
-            Some(line) if pi::is_session(&line) => Self::Pi,
-            _ => Self::Log,
+impl From<OpenOptions> for ReadOptions {
+    fn from(options: OpenOptions) -> Self {
+        Self {
+            form: options.form,
+            skip_damaged: options.skip_damaged,
+        }
+    }
+}
+
+/// A session of an agent program, as its file has it: of Claude Code, Codex, pi,
+/// opencode, Gemini CLI or deepseek-harness; or an array of messages.
+///
+/// The surface is what the program would send if it resumed the file. What is appended
+/// to the log stays in memory until [`SessionFile::save`] writes it to the file in the
+/// program's own way.
+///
+/// ```
+/// use harness_compact_host::SessionFile;
+///
+/// let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("messages.json");
+/// std::fs::write(&path, r#"[{"role":"user","content":"Hello"}]"#).unwrap();
+/// let session = SessionFile::open(&path, Default::default()).unwrap();
+/// assert_eq!(session.form().name(), "openai");
+/// // Compact it, then:
+/// assert!(!session.save().unwrap(), "nothing has changed");
+/// ```
+#[derive(Debug)]
+pub struct SessionFile {
+    path: PathBuf,
+    id: String,
+    session: Mutex<Session>,
+    /// How often it was written: each time its events are numbered anew.
+    saves: AtomicU32,
+}
+
+impl SessionFile {
+    /// Open a session file. The error names the file, the line and what is wrong.
+    pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self, SessionError> {
+        let path = path.as_ref().to_path_buf();
+        let failed = |error| SessionError::Unavailable(format!("{}: {error}", path.display()));
+        let bytes = fs::read(&path).map_err(failed)?;
+        let session = Session::read(bytes, options.into()).map_err(|fault| {
+            SessionError::Corrupt(format!("{}: {fault}", path.display()))
+        })?;
+        let id = match session.id() {
+            Some(id) => id.to_owned(),
+            None => path.canonicalize().map_err(failed)?.to_string_lossy().into(),
+        };
+        Ok(Self {
+            path,
+            id,
+            session: Mutex::new(session),
+            saves: AtomicU32::new(0),
         })
     }
-}
 
-/// Write what `from` holds as a log to `to`, which is created or emptied. A log is
-/// copied byte for byte. Answers the input's last line if that is not whole: it
-/// is left out. Any other line that cannot be read is an error that names it.
-pub fn copy_as_log(
-    from: &Path,
-    format: SessionFormat,
-    to: &Path,
-) -> Result<Option<TornTail>, SessionError> {
-    let text = read(from)?;
-    let (lines, torn) = parse_lines(from, &text)?;
-    let create = || fs::File::create(to).map(BufWriter::new);
-    let written = match format {
-        SessionFormat::Log => {
-            let torn = torn.as_ref().map_or(0, |torn| torn.bytes as usize);
-            create().and_then(|mut file| {
-                file.write_all(&text[..text.len() - torn])?;
-                file.flush()
-            })
-        }
-        SessionFormat::Pi => {
-            let lines = pi::convert(lines).map_err(|(line, why)| malformed(from, line, &why))?;
-            create().and_then(|mut file| {
-                for line in lines {
-                    writeln!(file, "{line}")?;
-                }
-                file.flush()
-            })
-        }
-    };
-    written.map_err(|error| unavailable(to, &error))?;
-    Ok(torn)
-}
+    /// Its form.
+    pub fn form(&self) -> Form {
+        self.lock().form()
+    }
 
-/// A file's lines as JSON, each with its number, from 1.
-type Lines = Vec<(usize, Value)>;
+    /// What of it was left out, or is not as it should be.
+    pub fn remarks(&self) -> Vec<Remark> {
+        self.lock().remarks().to_vec()
+    }
 
-fn parse_lines(path: &Path, text: &[u8]) -> Result<(Lines, Option<TornTail>), SessionError> {
-    let mut lines = Vec::new();
-    for (line, number) in text.split_inclusive(|byte| *byte == b'\n').zip(1..) {
-        let content = line.trim_ascii();
-        if content.is_empty() {
-            continue;
+    /// The window of the session's model, where the file says so.
+    pub fn context_window(&self) -> Option<u32> {
+        self.lock().context_window()
+    }
+
+    /// The file's own records that a surface node comes from, as they stand there.
+    pub fn records(&self, seq: Seq) -> Vec<String> {
+        let session = self.lock();
+        session.records(seq).into_iter().map(str::to_owned).collect()
+    }
+
+    /// Write what was appended to the file, under its lock and whole or not at all.
+    /// Answers whether there was anything to write.
+    ///
+    /// A file that has grown meanwhile keeps what came; one of which what was
+    /// compacted is gone is left alone, and the error is
+    /// [`SessionError::Rejected`].
+    pub fn save(&self) -> Result<bool, SessionError> {
+        let path = &self.path;
+        let told = |error: std::io::Error| {
+            SessionError::Unavailable(format!("{}: {error}", path.display()))
+        };
+        let rejected = |why: &str| SessionError::Rejected(format!("{}: {why}", path.display()));
+        let mut session = self.lock();
+        let _locked = FileLock::take(path).map_err(told)?;
+        let bytes = fs::read(path).map_err(told)?;
+        if bytes != session.bytes() {
+            let rebased = session.rebased(bytes);
+            *session = rebased.ok_or_else(|| rejected("what was compacted has changed in it"))?;
         }
-        match event_json::parse(content) {
-            Ok(value) => lines.push((number, value)),
-            Err(_) if !line.ends_with(b"\n") => {
-                let bytes = line.len() as u64;
-                return Ok((
-                    lines,
-                    Some(TornTail {
-                        line: number,
-                        bytes,
-                    }),
-                ));
+        let mut stamp = Stamp::new(files::now_ms(), files::random());
+        let write = session.write(&mut stamp, Figures::default());
+        let write = write.map_err(|Refusal(why)| rejected(&why))?;
+        match write {
+            None => return Ok(false),
+            Some(Write::Append(bytes)) => files::append(path, &bytes).map_err(told)?,
+            Some(Write::Whole(bytes)) => {
+                let target = path.canonicalize().map_err(told)?;
+                files::replace(&target, None, &bytes, path).map_err(told)?;
             }
-            Err(why) => return Err(malformed(path, number, &why)),
+        }
+        let options = ReadOptions {
+            form: Some(session.form()),
+            skip_damaged: true,
+        };
+        let bytes = fs::read(path).map_err(told)?;
+        *session = Session::read(bytes, options).map_err(|fault| rejected(&fault.to_string()))?;
+        self.saves.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Session> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl SessionLog for SessionFile {
+    /// The session's id; another one after each [`SessionFile::save`], because the
+    /// events are read anew then.
+    fn id(&self) -> String {
+        match self.saves.load(Ordering::Relaxed) {
+            0 => self.id.clone(),
+            saves => format!("{}#{saves}", self.id),
         }
     }
-    Ok((lines, None))
+
+    async fn head(&self) -> Result<Seq, SessionError> {
+        Ok(self.lock().head())
+    }
+
+    async fn read(&self, start: Seq, limit: u32) -> Result<Vec<Event>, SessionError> {
+        self.lock().events(start, limit)
+    }
+
+    async fn append(
+        &self,
+        drafts: Vec<Draft>,
+        expected_head: Option<Seq>,
+    ) -> Result<Seq, SessionError> {
+        self.lock().append(&drafts, expected_head)
+    }
+
+    /// Nothing is durable before [`SessionFile::save`].
+    async fn flush(&self) -> Result<(), SessionError> {
+        Ok(())
+    }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, SessionError> {
-    fs::read(path).map_err(|error| unavailable(path, &error))
-}
-
-pub(crate) fn unavailable(path: &Path, error: &io::Error) -> SessionError {
-    SessionError::Unavailable(format!("{}: {error}", path.display()))
-}
-
-pub(crate) fn malformed(path: &Path, line: usize, why: &str) -> SessionError {
-    SessionError::Corrupt(format!("{}, line {line}: {why}", path.display()))
-}

@@ -172,8 +172,17 @@ pub struct Draft {
 }
 
 impl Draft {
+    /// An event that becomes the last node of the surface.
+    pub fn on_surface(payload: Payload) -> Self {
+        Self {
+            payload,
+            surface: Some(SurfaceOp::Append),
+            sources: Vec::new(),
+        }
+    }
+
     /// An event that is not on the surface and cites nothing.
-    pub(crate) fn log_only(payload: Payload) -> Self {
+    pub fn log_only(payload: Payload) -> Self {
         Self {
             payload,
             surface: None,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::{SECTIONS, cost};
-use crate::types::{ContentBlock, Payload, ResultBlock, ToolCall, ToolResult};
+use harness_compact_engine::{ContentBlock, Payload, ResultBlock, ToolCall, ToolResult};
 
 /// Characters of one request, of one message of the agent's, of one error.
 const REQUEST_CHARS: usize = 700;

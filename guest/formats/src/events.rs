@@ -2,50 +2,49 @@
 //!
 //! `{type, seq, time, data, sourceEventSeqs?, surfaceOp?}`, with messages and
 //! blocks as deepseek-harness writes them. Compaction events are written
-//! `compact/…` and read with that or the later name, `compaction/…`.
+//! `compact/…` or, as its later releases call them, `compaction/…`.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use serde_json::{Map, Value, json};
-
-use crate::types::{
-    AssistantMessage, CompactEnd, CompactPrune, CompactStart, CompactSummary, ContentBlock, Draft,
-    Event, Image, Opaque, Payload, RequestHeader, ResultBlock, Route, Seq, Step, SurfaceOp,
-    SurfaceRange, ToolCall, ToolResult, Usage, UserMessage,
+use harness_compact_engine::{
+    AssistantMessage, CompactEnd, CompactPrune, CompactStart, CompactSummary,
+    ContentBlock, Draft, Event, Image, Opaque, Payload, RequestHeader, ResultBlock, Route, Seq,
+    Step, SurfaceOp, SurfaceRange, ToolCall, ToolResult, Usage, UserMessage,
 };
+use serde_json::{Value, json};
+
+use crate::json::{Fields, Json, object};
 
 /// What a line of a log file holds.
-pub(crate) enum Line {
+pub enum Line {
     /// The header, which is no event.
     Header {
         /// The session's id.
         id: Option<String>,
     },
     /// One event; or several of the same unimportant type, packed into one row.
-    Events { first: Event, count: u32 },
+    Events {
+        /// The event, or the first of them.
+        first: Event,
+        /// How many.
+        count: u32,
+    },
 }
 
-/// Parse a line's JSON. A lone surrogate, which JavaScript writes where a text
-/// was cut inside a character, is read as the replacement character: it has the
-/// same length.
-pub(crate) fn parse(line: &[u8]) -> Result<Value, String> {
-    let text = std::str::from_utf8(line).map_err(|error| error.to_string())?;
-    match serde_json::from_str(text) {
-        Ok(value) => Ok(value),
-        Err(error) => serde_json::from_str(&mend_surrogates(text)).map_err(|_| error.to_string()),
-    }
+/// What a log line says.
+pub fn read_line(line: &str) -> Result<Line, String> {
+    read_fields(&object(line)?)
 }
 
-/// What a log line says. `line` is its JSON.
-pub(crate) fn read_line(line: &Value) -> Result<Line, String> {
+pub(crate) fn read_fields(line: &Fields<'_>) -> Result<Line, String> {
     let kind = string(line, "type")?;
     if kind == "session" && line.get("seq").is_none() {
-        let id = line.get("id").and_then(Value::as_str).map(str::to_owned);
+        let id = line.text("id").map(|id| id.into_owned());
         return Ok(Line::Header { id });
     }
     if let Some(first) = line.get("seq0") {
         // Streamed deltas, packed: what they amounted to is in the message.
-        let gaps = line["data"]["dt"].as_array();
+        let gaps = line.get("data").and_then(|data| data.get("dt")?.items());
         let gaps = gaps.ok_or("a packed row has no `data.dt`")?.len();
         let first = Event {
             seq: seq(first).ok_or("`seq0` is not a sequence number")?,
@@ -56,21 +55,23 @@ pub(crate) fn read_line(line: &Value) -> Result<Line, String> {
         let count = u32::try_from(gaps + 1).map_err(|_| "a packed row is too long")?;
         return Ok(Line::Events { first, count });
     }
-    let first = read_event(line, kind)?;
+    let first = read_event(line, &kind)?;
     Ok(Line::Events { first, count: 1 })
 }
 
 /// Read one event from the JSON that a log file has of it:
 /// `{type, seq, time, data, sourceEventSeqs?, surfaceOp?}`. The error says what is
 /// wrong with it.
-pub fn event_from_json(line: &Value) -> Result<Event, String> {
-    read_event(line, string(line, "type")?)
+pub fn event_from_json(line: &str) -> Result<Event, String> {
+    let line = object(line)?;
+    let kind = string(&line, "type")?;
+    read_event(&line, &kind)
 }
 
-fn read_event(line: &Value, kind: &str) -> Result<Event, String> {
+fn read_event(line: &Fields<'_>, kind: &str) -> Result<Event, String> {
     let seq_value = line.get("seq").ok_or("`seq` is missing")?;
     let seq_value = seq(seq_value).ok_or("`seq` is not a sequence number")?;
-    let payload = read_payload(kind, line.get("data").unwrap_or(&Value::Null))?;
+    let payload = read_payload(kind, Data::of(line.get("data")))?;
     let on_surface = matches!(
         payload,
         Payload::UserMessage(_)
@@ -97,101 +98,123 @@ fn read_event(line: &Value, kind: &str) -> Result<Event, String> {
     })
 }
 
-fn read_payload(kind: &str, data: &Value) -> Result<Payload, String> {
+/// The members of an object that may not be there.
+struct Data<'a>(Option<Fields<'a>>);
+
+impl<'a> Data<'a> {
+    fn of(value: Option<Json<'a>>) -> Self {
+        Self(value.and_then(Json::fields))
+    }
+
+    fn get(&self, key: &str) -> Option<Json<'a>> {
+        self.0.as_ref()?.get(key)
+    }
+
+    fn text(&self, key: &str) -> Option<String> {
+        Some(self.get(key)?.text()?.into_owned())
+    }
+
+    fn child(&self, key: &str) -> Data<'a> {
+        Data::of(self.get(key))
+    }
+}
+
+fn read_payload(kind: &str, data: Data<'_>) -> Result<Payload, String> {
     let name = kind
         .strip_prefix("compaction/")
         .or(kind.strip_prefix("compact/"));
     Ok(match name {
         Some("start") => Payload::CompactStart(CompactStart {
-            turn: turn_or_none(data)?,
+            turn: turn_or_none(&data)?,
         }),
-        Some("summary") => Payload::CompactSummary(read_summary(data)?),
+        Some("summary") => Payload::CompactSummary(read_summary(&data)?),
         Some("prune") => Payload::CompactPrune(CompactPrune {
-            shadowed_range: read_range(data)?,
-            shadowed_token_count: number(data, "shadowedTokenCount")?,
+            shadowed_range: read_range(&data)?,
+            shadowed_token_count: number(&data, "shadowedTokenCount")?,
         }),
         Some("end") => Payload::CompactEnd(CompactEnd {
-            turn: turn_or_none(data)?,
-            error: data.get("error").and_then(Value::as_str).map(str::to_owned),
+            turn: turn_or_none(&data)?,
+            error: data.text("error"),
         }),
         _ => match kind {
-            "turn/start" => Payload::TurnStart(number(data, "turn")?),
-            "turn/end" => Payload::TurnEnd(number(data, "turn")?),
-            "step/start" => Payload::StepStart(read_step(data)?),
-            "step/end" => Payload::StepEnd(read_step(data)?),
-            "request/header" => Payload::RequestHeader(read_header(data)?),
+            "turn/start" => Payload::TurnStart(number(&data, "turn")?),
+            "turn/end" => Payload::TurnEnd(number(&data, "turn")?),
+            "step/start" => Payload::StepStart(read_step(&data)?),
+            "step/end" => Payload::StepEnd(read_step(&data)?),
+            "request/header" => Payload::RequestHeader(read_header(&data)?),
             "user/message" => Payload::UserMessage(UserMessage {
-                content: read_content(data)?,
-                source: read_source(data),
-                pinned: data["pinned"] == true,
+                content: read_content(&data)?,
+                source: read_source(&data),
+                pinned: data.get("pinned").is_some_and(Json::is_true),
             }),
             "assistant/message" => {
-                let message = data.get("message").ok_or("`data.message` is missing")?;
+                data.get("message").ok_or("`data.message` is missing")?;
                 Payload::AssistantMessage(AssistantMessage {
-                    content: read_content(message)?,
+                    content: read_content(&data.child("message"))?,
                     usage: data.get("usage").and_then(read_usage),
                 })
             }
             "tool/result" => {
-                let message = data.get("message").ok_or("`data.message` is missing")?;
-                match <[ContentBlock; 1]>::try_from(read_content(message)?) {
+                data.get("message").ok_or("`data.message` is missing")?;
+                match <[ContentBlock; 1]>::try_from(read_content(&data.child("message"))?) {
                     Ok([ContentBlock::ToolResult(result)]) => Payload::ToolResult(result),
                     _ => return Err("a tool/result holds exactly one tool-result block".into()),
                 }
             }
-            "context/message" => Payload::ContextMessage(read_content(data)?),
-            "steering/message" => Payload::SteeringMessage(read_content(data)?),
+            "context/message" => Payload::ContextMessage(read_content(&data)?),
+            "steering/message" => Payload::SteeringMessage(read_content(&data)?),
             "session/end-seed" => Payload::Reopened,
             _ => Payload::Other(kind.into()),
         },
     })
 }
 
-fn read_step(data: &Value) -> Result<Step, String> {
+fn read_step(data: &Data<'_>) -> Result<Step, String> {
     Ok(Step {
         turn: number(data, "turn")?,
         step: number(data, "step")?,
     })
 }
 
-fn read_header(data: &Value) -> Result<RequestHeader, String> {
-    let header = data.get("header").ok_or("`data.header` is missing")?;
-    let config = &header["config"];
-    let name = |key: &str| config[key].as_str().unwrap_or_default().to_owned();
+fn read_header(data: &Data<'_>) -> Result<RequestHeader, String> {
+    let raw = data.get("header").ok_or("`data.header` is missing")?;
+    let header = Data::of(Some(raw));
+    let config = header.child("config");
+    let name = |key: &str| config.text(key).unwrap_or_default();
     let mut hasher = DefaultHasher::new();
-    js_json(header).hash(&mut hasher);
+    raw.stringified().hash(&mut hasher);
     Ok(RequestHeader {
         route: Route {
             provider: name("provider"),
             model: name("model"),
         },
-        overhead_tokens: header_tokens(header),
+        overhead_tokens: header_tokens(&header),
         fingerprint: format!("{:016x}", hasher.finish()),
     })
 }
 
 /// The envelope's tokens at four code units a token, four for each part.
-fn header_tokens(header: &Value) -> u32 {
+fn header_tokens(header: &Data<'_>) -> u32 {
     let part = |text: &str| (text.encode_utf16().count() as u32).div_ceil(4) + 4;
-    let system = header["system"]
-        .as_str()
-        .filter(|system| !system.is_empty());
+    let system = header.text("system").filter(|system| !system.is_empty());
     let tools = header
         .get("tools")
-        .filter(|tools| tools.as_array().is_some_and(|t| !t.is_empty()));
-    system.map_or(0, part) + tools.map_or(0, |tools| part(&js_json(tools)))
+        .filter(|tools| tools.items().is_some_and(|tools| !tools.is_empty()));
+    let system = system.map_or(0, |system| part(&system));
+    system + tools.map_or(0, |tools| part(&tools.stringified()))
 }
 
-fn read_summary(data: &Value) -> Result<CompactSummary, String> {
-    let model = data.get("model").and_then(Value::as_str);
+fn read_summary(data: &Data<'_>) -> Result<CompactSummary, String> {
+    let summary = data.get("summary").ok_or("`data.summary` is missing")?;
+    let seqs = data.get("shadowedSeqs").and_then(read_seqs);
     Ok(CompactSummary {
-        summary: blocks(data.get("summary").ok_or("`data.summary` is missing")?)?,
+        summary: blocks(summary)?,
         shadowed_range: read_range(data)?,
-        shadowed_seqs: read_seqs(&data["shadowedSeqs"]).ok_or("`data.shadowedSeqs` is missing")?,
+        shadowed_seqs: seqs.ok_or("`data.shadowedSeqs` is missing")?,
         shadowed_token_count: number(data, "shadowedTokenCount")?,
-        model: model.map(|model| Route {
-            provider: data["provider"].as_str().unwrap_or_default().into(),
-            model: model.into(),
+        model: data.text("model").map(|model| Route {
+            provider: data.text("provider").unwrap_or_default(),
+            model,
         }),
         max_tokens: data.get("maxTokens").and_then(seq),
         usage: data.get("usage").and_then(read_usage),
@@ -199,19 +222,20 @@ fn read_summary(data: &Value) -> Result<CompactSummary, String> {
 }
 
 /// Who wrote a message: its source's kind, and the plugin's name where it is one.
-fn read_source(message: &Value) -> String {
-    let source = &message["source"];
-    let kind = source["kind"].as_str().unwrap_or("user");
-    match source["plugin"].as_str() {
+fn read_source(message: &Data<'_>) -> String {
+    let source = message.child("source");
+    let kind = source.text("kind").unwrap_or_else(|| "user".into());
+    match source.text("plugin") {
         Some(plugin) if kind == "plugin" => format!("plugin:{plugin}"),
-        _ => kind.into(),
+        _ => kind,
     }
 }
 
-fn read_usage(usage: &Value) -> Option<Usage> {
-    let tokens = |key: &str| usage.get(key).and_then(Value::as_u64).unwrap_or(0);
+fn read_usage(usage: Json<'_>) -> Option<Usage> {
+    let usage = usage.fields()?;
+    let tokens = |key: &str| usage.number(key).unwrap_or(0);
     let tokens = |key| u32::try_from(tokens(key)).unwrap_or(u32::MAX);
-    usage.is_object().then(|| Usage {
+    Some(Usage {
         input_tokens: tokens("inputTokens"),
         output_tokens: tokens("outputTokens"),
         cache_read_tokens: tokens("cacheReadTokens"),
@@ -219,84 +243,83 @@ fn read_usage(usage: &Value) -> Option<Usage> {
     })
 }
 
-fn read_content(message: &Value) -> Result<Vec<ContentBlock>, String> {
-    match message.get("content") {
-        Some(Value::String(text)) => Ok(vec![ContentBlock::Text(text.clone())]),
-        Some(content) => blocks(content),
-        None => Err("a message has no `content`".into()),
+fn read_content(message: &Data<'_>) -> Result<Vec<ContentBlock>, String> {
+    let content = message.get("content").ok_or("a message has no `content`")?;
+    match content.text() {
+        Some(text) => Ok(vec![ContentBlock::Text(text.into_owned())]),
+        None => blocks(content),
     }
 }
 
-fn blocks(content: &Value) -> Result<Vec<ContentBlock>, String> {
-    let blocks = content
-        .as_array()
-        .ok_or("`content` is not a list of blocks")?;
-    blocks.iter().map(read_block).collect()
+fn blocks(content: Json<'_>) -> Result<Vec<ContentBlock>, String> {
+    let blocks = content.items().ok_or("`content` is not a list of blocks")?;
+    blocks.into_iter().map(read_block).collect()
 }
 
-fn read_block(block: &Value) -> Result<ContentBlock, String> {
-    let kind = string(block, "type").map_err(|_| "a block has no `type`")?;
-    Ok(match kind {
-        "text" => ContentBlock::Text(string(block, "text")?.into()),
-        "reasoning" => ContentBlock::Reasoning(string(block, "text")?.into()),
+fn read_block(block: Json<'_>) -> Result<ContentBlock, String> {
+    let fields = block.fields().ok_or("a block has no `type`")?;
+    let kind = string(&fields, "type").map_err(|_| "a block has no `type`")?;
+    Ok(match &*kind {
+        "text" => ContentBlock::Text(string(&fields, "text")?),
+        "reasoning" => ContentBlock::Reasoning(string(&fields, "text")?),
         "tool-call" => ContentBlock::ToolCall(ToolCall {
-            call_id: string(block, "id")?.into(),
-            name: string(block, "name")?.into(),
-            arguments: string(block, "arguments")?.into(),
+            call_id: string(&fields, "id")?,
+            name: string(&fields, "name")?,
+            arguments: string(&fields, "arguments")?,
         }),
         "tool-result" => {
-            let content = match block.get("content") {
-                Some(Value::Array(blocks)) => blocks.iter().map(read_result_block).collect(),
-                Some(Value::String(text)) => Ok(vec![ResultBlock::Text(text.clone())]),
-                _ => Err("a tool-result block has no `content`".into()),
+            let missing = "a tool-result block has no `content`";
+            let content = fields.get("content").ok_or(missing)?;
+            let content = match content.text() {
+                Some(text) => vec![ResultBlock::Text(text.into_owned())],
+                None => {
+                    let blocks = content.items().ok_or(missing)?;
+                    let blocks = blocks.into_iter().map(read_result_block);
+                    blocks.collect::<Result<_, _>>()?
+                }
             };
             ContentBlock::ToolResult(ToolResult {
-                call_id: string(block, "toolCallId")?.into(),
-                is_error: block["isError"] == true,
-                content: content?,
+                call_id: string(&fields, "toolCallId")?,
+                is_error: fields.is_true("isError"),
+                content,
             })
         }
         "image" => {
-            let attachment = &block["attachment"];
+            let attachment = Data::of(fields.get("attachment"));
             ContentBlock::Image(Image {
-                media_type: attachment["mediaType"].as_str().unwrap_or("image").into(),
+                media_type: attachment.text("mediaType").unwrap_or("image".into()),
                 byte_length: attachment.get("bytes").and_then(seq).unwrap_or(0),
             })
         }
         _ => ContentBlock::Opaque(Opaque {
-            kind: kind.into(),
-            json: js_json(block),
+            kind,
+            json: block.stringified(),
         }),
     })
 }
 
-fn read_result_block(block: &Value) -> Result<ResultBlock, String> {
-    Ok(match read_block(block)? {
-        ContentBlock::Text(text) => ResultBlock::Text(text),
-        ContentBlock::Reasoning(text) => ResultBlock::Reasoning(text),
-        ContentBlock::Image(image) => ResultBlock::Image(image),
-        // The contract's results hold nothing that holds blocks itself.
-        _ => ResultBlock::Opaque(Opaque {
-            kind: string(block, "type")?.into(),
-            json: js_json(block),
-        }),
-    })
+fn read_result_block(block: Json<'_>) -> Result<ResultBlock, String> {
+    Ok(crate::content::as_result(read_block(block)?, || {
+        block.stringified()
+    }))
 }
 
-fn read_surface_op(op: &Value) -> Option<SurfaceOp> {
-    if op == "append" {
+fn read_surface_op(op: Json<'_>) -> Option<SurfaceOp> {
+    if op.text().is_some_and(|op| op == "append") {
         return Some(SurfaceOp::Append);
     }
-    (op["op"] == "replace").then(|| {
-        Some(SurfaceOp::Replace(SurfaceRange {
-            start: seq(op.get("start")?)?,
-            end: seq(op.get("end")?)?,
-        }))
-    })?
+    let op = op.fields()?;
+    if op.text("op")? != "replace" {
+        return None;
+    }
+    Some(SurfaceOp::Replace(SurfaceRange {
+        start: seq(op.get("start")?)?,
+        end: seq(op.get("end")?)?,
+    }))
 }
 
-fn read_range(data: &Value) -> Result<SurfaceRange, String> {
-    let range = &data["shadowedRange"];
+fn read_range(data: &Data<'_>) -> Result<SurfaceRange, String> {
+    let range = data.child("shadowedRange");
     match (
         range.get("start").and_then(seq),
         range.get("end").and_then(seq),
@@ -306,47 +329,55 @@ fn read_range(data: &Value) -> Result<SurfaceRange, String> {
     }
 }
 
-fn read_seqs(seqs: &Value) -> Option<Vec<Seq>> {
-    seqs.as_array()?.iter().map(seq).collect()
+fn read_seqs(seqs: Json<'_>) -> Option<Vec<Seq>> {
+    seqs.items()?.into_iter().map(seq).collect()
 }
 
-fn seq(value: &Value) -> Option<Seq> {
-    value.as_u64().and_then(|seq| Seq::try_from(seq).ok())
+/// Written as a whole number: what has a fraction is none.
+fn seq(value: Json<'_>) -> Option<Seq> {
+    value.raw().parse().ok()
 }
 
-fn turn_or_none(data: &Value) -> Result<Option<u32>, String> {
+fn turn_or_none(data: &Data<'_>) -> Result<Option<u32>, String> {
     match data.get("turn") {
-        None | Some(Value::Null) => Ok(None),
+        None => Ok(None),
+        Some(turn) if turn.is_null() => Ok(None),
         Some(_) => number(data, "turn").map(Some),
     }
 }
 
-fn number(data: &Value, key: &str) -> Result<u32, String> {
+fn number(data: &Data<'_>, key: &str) -> Result<u32, String> {
     let value = data.get(key).and_then(seq);
     value.ok_or_else(|| format!("`data.{key}` is not a number of that size"))
 }
 
-fn string<'a>(value: &'a Value, key: &str) -> Result<&'a str, String> {
-    let text = value.get(key).and_then(Value::as_str);
+fn string(fields: &Fields<'_>, key: &str) -> Result<String, String> {
+    let text = fields.text(key).map(|text| text.into_owned());
     text.ok_or_else(|| format!("`{key}` is not a text"))
 }
 
 /// What the store adds to an event: who and when.
-pub(crate) struct Stamp {
+pub struct EventStamp {
     /// Milliseconds since 1970.
     pub time: u64,
     /// The id of a message that has none yet.
     pub message_id: String,
     /// The compaction that the event belongs to, if it is one of its events.
     pub compaction_id: Option<String>,
+    /// Whether the log calls such events `compaction/…`, as later releases do.
+    pub later_names: bool,
 }
 
 /// A new event as a line's JSON.
-pub(crate) fn write_event(seq: Seq, draft: &Draft, stamp: &Stamp) -> Value {
+pub fn write_event(seq: Seq, draft: &Draft, stamp: &EventStamp) -> Value {
     let (kind, mut data) = write_payload(&draft.payload, stamp);
     if let (Some(id), Some(data)) = (&stamp.compaction_id, data.as_object_mut()) {
         data.insert("compactionId".into(), json!(id));
     }
+    let kind = match kind.strip_prefix("compact/") {
+        Some(name) if stamp.later_names => format!("compaction/{name}"),
+        _ => kind.to_owned(),
+    };
     let mut line = json!({"type": kind, "seq": seq, "time": stamp.time, "data": data});
     if !draft.sources.is_empty() {
         line["sourceEventSeqs"] = json!(draft.sources);
@@ -363,7 +394,7 @@ pub(crate) fn write_event(seq: Seq, draft: &Draft, stamp: &Stamp) -> Value {
 
 /// A rewritten tool result: the event that it replaces, with other texts. All that
 /// the contract does not carry stays, such as ids, errors and the bytes of images.
-pub(crate) fn rewrite_result(original: &Value, result: &ToolResult) -> Option<Value> {
+pub fn rewrite_result(original: &Value, result: &ToolResult) -> Option<Value> {
     let mut data = original.get("data")?.clone();
     let content = data.pointer_mut("/message/content/0/content")?;
     let is_text = |block: &&Value| block["type"] == "text";
@@ -376,7 +407,7 @@ pub(crate) fn rewrite_result(original: &Value, result: &ToolResult) -> Option<Va
     Some(data)
 }
 
-fn write_payload<'a>(payload: &'a Payload, stamp: &Stamp) -> (&'a str, Value) {
+fn write_payload<'a>(payload: &'a Payload, stamp: &EventStamp) -> (&'a str, Value) {
     let message = |content: &[ContentBlock], source: Value| {
         json!({
             "id": stamp.message_id,
@@ -528,118 +559,19 @@ fn write_block(block: &ContentBlock) -> Value {
     }
 }
 
-/// A value as JavaScript's `JSON.stringify` prints it, by which unknown blocks
-/// and tool schemas are priced.
-pub(crate) fn js_json(value: &Value) -> String {
-    let mut out = String::new();
-    write_js(&mut out, value);
-    out
-}
-
-fn write_js(out: &mut String, value: &Value) {
-    match value {
-        Value::Number(number) => {
-            let mut buffer = ryu_js::Buffer::new();
-            out.push_str(buffer.format(number.as_f64().unwrap_or(f64::NAN)));
-        }
-        Value::Array(items) => {
-            out.push('[');
-            for (index, item) in items.iter().enumerate() {
-                if index > 0 {
-                    out.push(',');
-                }
-                write_js(out, item);
-            }
-            out.push(']');
-        }
-        Value::Object(fields) => {
-            out.push('{');
-            for (index, (key, item)) in in_js_order(fields).into_iter().enumerate() {
-                if index > 0 {
-                    out.push(',');
-                }
-                out.push_str(&Value::from(key.as_str()).to_string());
-                out.push(':');
-                write_js(out, item);
-            }
-            out.push('}');
-        }
-        // Texts are escaped alike by both.
-        other => out.push_str(&other.to_string()),
-    }
-}
-
-/// JavaScript lists keys that look like array indices first, by number.
-fn in_js_order(fields: &Map<String, Value>) -> Vec<(&String, &Value)> {
-    let index = |key: &str| {
-        let number: u32 = key.parse().ok().filter(|n| *n < u32::MAX)?;
-        (number.to_string() == key).then_some(number)
-    };
-    let (mut indices, names): (Vec<_>, Vec<_>) =
-        fields.iter().partition(|(key, _)| index(key).is_some());
-    indices.sort_by_key(|(key, _)| index(key));
-    indices.into_iter().chain(names).collect()
-}
-
-fn mend_surrogates(text: &str) -> String {
-    let unit = |at: usize| -> Option<u16> {
-        let escape = text.get(at..at + 6)?.strip_prefix("\\u")?;
-        u16::from_str_radix(escape, 16).ok()
-    };
-    let mut out = String::with_capacity(text.len());
-    let mut at = 0;
-    while let Some(found) = text[at..].find('\\') {
-        let escape = at + found;
-        out.push_str(&text[at..escape]);
-        let (length, lone) = match unit(escape) {
-            Some(0xD800..=0xDBFF) => match unit(escape + 6) {
-                Some(0xDC00..=0xDFFF) => (12, false),
-                _ => (6, true),
-            },
-            Some(0xDC00..=0xDFFF) => (6, true),
-            Some(_) => (6, false),
-            // An escape of another kind: the character after the backslash goes
-            // with it.
-            None => (
-                1 + text[escape + 1..].chars().next().map_or(0, char::len_utf8),
-                false,
-            ),
-        };
-        at = escape + length;
-        out.push_str(if lone { "\\ufffd" } else { &text[escape..at] });
-    }
-    out.push_str(&text[at..]);
-    out
-}
-
 #[cfg(test)]
 mod tests {
+    use harness_compact_engine::CHECKPOINT_SOURCE;
+
     use super::*;
 
     #[test]
-    fn prints_json_as_javascript_does() {
-        let text =
-            r#"{"b":1.0,"10":1e3,"2":"\u00e9\u2028\u0001","a":[1.5e21,-0.0,true,null,0.000001]}"#;
-        let value: Value = serde_json::from_str(text).unwrap();
-        let expected =
-            "{\"2\":\"é\u{2028}\\u0001\",\"10\":1000,\"b\":1,\"a\":[1.5e+21,0,true,null,0.000001]}";
-        assert_eq!(js_json(&value), expected);
-    }
-
-    #[test]
-    fn reads_texts_that_javascript_cut_inside_a_character() {
-        let line = br#"{"a":"\ud83d\ude00 \ud83d \ude00 \\ud83d \u00e9"}"#;
-        let value = parse(line).unwrap();
-        assert_eq!(value["a"], "😀 \u{fffd} \u{fffd} \\ud83d é");
-        assert!(parse(b"{\"a\":\"\\ud83d\"").is_err());
-    }
-
-    #[test]
     fn what_is_written_reads_back_the_same() {
-        let stamp = Stamp {
+        let stamp = EventStamp {
             time: 1,
             message_id: "m".into(),
             compaction_id: Some("c".into()),
+            later_names: false,
         };
         let result = ToolResult {
             call_id: "c1".into(),
@@ -679,7 +611,7 @@ mod tests {
             Payload::ToolResult(result),
             Payload::UserMessage(UserMessage {
                 content: vec![ContentBlock::Reasoning("r".into())],
-                source: "plugin:compact".into(),
+                source: CHECKPOINT_SOURCE.into(),
                 pinned: true,
             }),
             Payload::Reopened,
@@ -696,7 +628,7 @@ mod tests {
                 sources: vec![1, 2],
             };
             let line = write_event(7, &draft, &stamp);
-            let Line::Events { first, count: 1 } = read_line(&line).unwrap() else {
+            let Line::Events { first, count: 1 } = read_line(&line.to_string()).unwrap() else {
                 panic!("one event");
             };
             assert_eq!(

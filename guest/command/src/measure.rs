@@ -1,68 +1,59 @@
 //! `harness-compact measure`.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
 use clap::Args;
-use harness_compact_host::types::{AgentContext, Config, NodeKind, SurfaceNode};
-use harness_compact_host::{JsonlLog, OfflineModel, SessionFormat, SessionLog, copy_as_log};
+use harness_compact_engine::{AgentContext, Config, NodeKind, SurfaceNode};
 use serde_json::{Value, json};
 
-use super::{Format, Outcome, backend, grouped, measurement_json, told, warn_of_torn_tail};
+use crate::extract::extract_route;
+use crate::file::{Opened, Which};
+use crate::system::{Backend, BackendOptions, Failure, System};
+use crate::words::{grouped, measurement_json};
+use crate::Stopped;
 
 /// What to measure, and how.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// The session file.
-    session: PathBuf,
-    /// How it is written.
-    #[arg(long, value_enum, default_value = "auto")]
-    format: Format,
-    /// The model's window in tokens [default: 128000]
+    #[command(flatten)]
+    which: Which,
+    /// The model's window in tokens [default: what SESSION says, else 128000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     context_window: Option<u32>,
     /// A backend to use in place of the basic one: a component file.
     #[arg(long, value_name = "FILE.wasm")]
-    backend: Option<PathBuf>,
+    backend: Option<String>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
 
 /// Measure a session file; it is not written to.
-pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
-    let session = &arguments.session;
-    // What is no log yet is made one for as long as it takes.
-    let scratch = tempfile::tempdir()?;
-    let log = match arguments.format.of(session)? {
-        SessionFormat::Log => JsonlLog::open(session).map_err(told)?,
-        format => {
-            let copy = scratch.path().join("session.jsonl");
-            warn_of_torn_tail(
-                session,
-                copy_as_log(session, format, &copy).map_err(told)?.as_ref(),
-            );
-            JsonlLog::open(copy).map_err(told)?
-        }
-    };
-    warn_of_torn_tail(session, log.torn_tail().as_ref());
-    let log: Arc<dyn SessionLog> = Arc::new(log);
+pub async fn run<S: System>(arguments: Arguments, system: &S) -> Result<String, Stopped> {
+    let opened = Opened::open(&arguments.which, system)?;
+    opened.tell_remarks(system);
+    let window = opened.session.lock().context_window();
     let agent = AgentContext {
-        context_window: arguments.context_window,
+        context_window: arguments.context_window.or(window),
         ..AgentContext::default()
     };
-    let host = backend(arguments.backend.as_deref())?;
-    let mut compactor = host
-        .compactor(Config::default(), Arc::new(OfflineModel))
-        .await?;
-    let measurement = compactor.measure(&log, &agent, "", &[]).await?;
-    let surface = compactor.surface(&log).await?;
+    let options = BackendOptions {
+        config: Config::default(),
+        model: extract_route(),
+        base_url: None,
+        component: arguments.backend,
+    };
+    system.progress(Some("measuring"));
+    let failed = |failure| failed(&opened.path, failure);
+    let backend = system.backend(opened.session.clone(), options).await;
+    let mut backend = backend.map_err(failed)?;
+    let measurement = backend.measure(&agent).await.map_err(failed)?;
+    let surface = backend.surface().await.map_err(failed)?;
 
     if arguments.json {
         let mut object = measurement_json(&measurement);
+        object["form"] = json!(opened.session.lock().form().name());
         object["retainTokens"] = json!(measurement.retain_tokens);
         object["surface"] = surface.iter().map(node_json).collect();
-        return Ok(Outcome::Done(object.to_string()));
+        return Ok(object.to_string());
     }
     let mut table = format!(
         "{} tokens of a window of {} (compaction from {} on); the surface is {} nodes, {} tokens",
@@ -88,7 +79,15 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
             "\n{seq:>8}  {kind:12} {tokens:>9}  {cut}{remarks}"
         ));
     }
-    Ok(Outcome::Done(table))
+    Ok(table)
+}
+
+/// A backend's failure on this session.
+pub fn failed(path: &str, failure: Failure) -> Stopped {
+    Stopped::Failed(match failure {
+        Failure::Compact(error) => format!("{path}: {error}"),
+        Failure::Broken(why) => why,
+    })
 }
 
 fn node_json(node: &SurfaceNode) -> Value {
