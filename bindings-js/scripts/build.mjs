@@ -16,13 +16,15 @@ mkdirSync(wasm, { recursive: true });
 run('cargo', 'run', '--quiet', '--package', 'harness-compact-js-build', '--', scratch);
 
 run('node', 'scripts/transpile.mjs', `${scratch}/compactor.component.wasm`, '--out-dir', wasm, '--name', 'compactor');
-for (const file of ['engine.js', 'engine_bg.wasm', 'engine.d.ts']) cpSync(`${scratch}/bindgen/${file}`, `${wasm}/${file}`);
+for (const file of ['engine.js', 'engine_bg.wasm', 'engine.d.ts', 'command.js', 'command_bg.wasm', 'command.d.ts']) {
+  cpSync(`${scratch}/bindgen/${file}`, `${wasm}/${file}`);
+}
 cpSync(`${here}scripts/compactor.d.ts`, `${wasm}/compactor.d.ts`);
 // Smaller than what the compiler leaves, and the same in what it does.
 const features = ['bulk-memory', 'multivalue', 'mutable-globals', 'nontrapping-float-to-int', 'reference-types', 'sign-ext'];
-for (const module of ['compactor.core.wasm', 'engine_bg.wasm']) {
+for (const [module, level] of [['compactor.core.wasm', '-Oz'], ['engine_bg.wasm', '-Oz'], ['command_bg.wasm', '-O3']]) {
   const flags = features.map((feature) => `--enable-${feature}`);
-  run('npx', 'wasm-opt', '-Oz', ...flags, `${wasm}/${module}`, '-o', `${wasm}/${module}`);
+  run('npx', 'wasm-opt', level, ...flags, `${wasm}/${module}`, '-o', `${wasm}/${module}`);
 }
 const engine = gzipSync(readFileSync(`${wasm}/engine_bg.wasm`), { level: 9 }).toString('base64');
 writeFileSync(`${wasm}/engine-inline.js`, `export default '${engine}';\n`);
@@ -31,8 +33,8 @@ run('npx', 'tsc');
 rmSync(`${wasm}/interfaces`, { recursive: true, force: true });
 // One file for each entry and what they share, small.
 const entries = [
-  'index', 'slim', 'inline', 'load', 'load-workerd', 'load-bindgen', 'load-component', 'schema', 'types-schema',
-  'dsh/index', 'ai-sdk/index', 'pi/index',
+  'index', 'slim', 'inline', 'load', 'load-workerd', 'load-bindgen', 'load-component', 'load-files', 'schema', 'types-schema',
+  'dsh/index', 'ai-sdk/index', 'pi/index', 'files/index', 'command/index',
 ];
 run(
   'npx', 'esbuild', ...entries.map((entry) => `dist/${entry}.js`),
@@ -45,7 +47,10 @@ for (const file of readdirSync(`${here}dist`, { recursive: true })) {
 cpSync(`${here}dist/small`, `${here}dist`, { recursive: true });
 rmSync(`${here}dist/small`, { recursive: true });
 cpSync(wasm, `${here}dist/wasm`, { recursive: true });
-run('npx', 'esbuild', 'dist/wasm/engine.js', '--minify', '--outdir=dist/wasm', '--allow-overwrite', '--log-level=warning');
+run(
+  'npx', 'esbuild', 'dist/wasm/engine.js', 'dist/wasm/command.js',
+  '--minify', '--outdir=dist/wasm', '--allow-overwrite', '--log-level=warning',
+);
 cpSync(`${here}scripts/engine.wasm.d.ts`, `${here}dist/engine.wasm.d.ts`);
 cpSync(`${here}scripts/transpile.mjs`, `${here}dist/transpile.js`);
 // For authors of backends.

@@ -157,7 +157,7 @@ fn a_bad_line_is_named() {
         ),
     ] {
         fs::write(&path, format!("{good}\n{bad}\n")).unwrap();
-        let error = JsonlLog::open(&path).unwrap_err().describe();
+        let error = JsonlLog::open(&path).unwrap_err().to_string();
         let place = format!("{}, line 2: ", path.display());
         assert!(error.contains(&place) && error.contains(why), "{error}");
     }

@@ -1,5 +1,5 @@
-//! Makes the WebAssembly that the npm package ships, in `OUT`: the component, and
-//! the wasm-bindgen build with its glue.
+//! Makes the WebAssembly that the npm package ships, in `OUT`: the component, and the
+//! two wasm-bindgen builds with their glue, the engine's and the command's.
 
 use std::path::{Path, PathBuf};
 
@@ -18,11 +18,23 @@ fn main() -> Result<()> {
     std::fs::create_dir_all(&out)?;
     let component = harness_compact_encode::component(&workspace, &target)?;
     std::fs::write(out.join("compactor.component.wasm"), component)?;
-    let package = "harness-compact-js-shell";
-    let module = harness_compact_encode::core_module(&workspace, &target, package, "bindgen")?;
+    bindgen(&workspace, &target, "harness-compact-js-shell", "bindgen", "engine", &out)?;
+    bindgen(&workspace, &target, "harness-compact-js-command", "command", "command", &out)
+}
+
+/// Compile a crate under a profile, and make its glue.
+fn bindgen(
+    workspace: &Path,
+    target: &Path,
+    package: &str,
+    profile: &str,
+    name: &str,
+    out: &Path,
+) -> Result<()> {
+    let module = harness_compact_encode::core_module(workspace, target, package, profile)?;
     Bindgen::new()
         .input_path(module)
-        .out_name("engine")
+        .out_name(name)
         .web(true)?
         .typescript(true)
         .omit_default_module_path(true)

@@ -28,7 +28,7 @@ import { messageOf } from '../errors.js';
 import { createCompactor } from '../index.js';
 import { fromMessages, type MessagesLog } from '../messages.js';
 import { toolsTokens } from '../tools.js';
-import { toFailure } from './failure.js';
+import { toFailure } from '../failure.js';
 import { AiSdkModel, readUsage, routeOf } from './model.js';
 
 /** How to compact one conversation. */

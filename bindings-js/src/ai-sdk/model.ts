@@ -3,7 +3,7 @@ import { type Instructions, type LanguageModel, type LanguageModelUsage, streamT
 import type { ModelInfo, Route, Usage } from '../contract.js';
 import { ModelError } from '../errors.js';
 import type { Model, ModelChunk, ModelRequest } from '../model.js';
-import { toFailure } from './failure.js';
+import { toFailure } from '../failure.js';
 
 /** Where a model's calls go, by the names that it has itself. */
 export function routeOf(model: LanguageModel): Route {

@@ -15,7 +15,8 @@ use crate::{Stopped, words};
 pub struct SharedSession(Arc<Mutex<Session>>);
 
 impl SharedSession {
-    pub(crate) fn new(session: Session) -> Self {
+    /// Share a session.
+    pub fn of(session: Session) -> Self {
         Self(Arc::new(Mutex::new(session)))
     }
 
@@ -100,7 +101,7 @@ impl Opened {
         let session = Session::read(bytes, options).map_err(|fault| told(&path, &fault))?;
         Ok(Self {
             path,
-            session: SharedSession::new(session),
+            session: SharedSession::of(session),
             options,
             seen,
         })

@@ -1,6 +1,4 @@
-import { APICallError } from 'ai';
-
-import type { ModelFailure } from '../contract.js';
+import type { ModelFailure } from './contract.js';
 
 /** How providers word that a request is too long. */
 const OVERFLOW = [
@@ -29,6 +27,19 @@ function text(error: unknown): string {
   return typeof error === 'string' ? error : (JSON.stringify(error) ?? String(error));
 }
 
+/** An error of the AI SDK's providers, as it marks its own, whichever copy made it. */
+interface ApiCallError {
+  statusCode?: number;
+  responseHeaders?: Record<string, string>;
+  responseBody?: string;
+}
+
+const marker = Symbol.for('vercel.ai.error.AI_APICallError');
+
+function isApiCallError(error: unknown): error is ApiCallError {
+  return typeof error === 'object' && error !== null && (error as Record<symbol, unknown>)[marker] === true;
+}
+
 /**
  * What a provider's error means. The status decides first: a rate limit that speaks of
  * tokens is no overflow.
@@ -38,7 +49,7 @@ export function toFailure(error: unknown): ModelFailure {
   if (retried !== undefined) return toFailure(retried);
   const told = text(error);
   // What comes inside a stream is whatever the provider sent.
-  if (!APICallError.isInstance(error)) {
+  if (!isApiCallError(error)) {
     return speaksOfOverflow(told) ? { tag: 'context-overflow', val: told } : { tag: 'other', val: told };
   }
   const { statusCode: status, responseHeaders: headers = {}, responseBody = '' } = error;
