@@ -6,14 +6,10 @@ use std::sync::Arc;
 
 use conformance::{Build, Kind, LogCall, RecordedLog, Reply, ScriptedModel, create};
 use harness_compact_host::types::*;
-use harness_compact_host::{JsonlLog, MemoryLog, SessionFormat, SessionLog, copy_as_log};
+use harness_compact_host::{MemoryLog, SessionFile, SessionLog};
 
 async fn events_of(path: &Path) -> Vec<Event> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let copy = folder.path().join("session.jsonl");
-    let format = SessionFormat::detect(path).expect("it can be read");
-    copy_as_log(path, format, &copy).expect("it is a session");
-    let log = JsonlLog::open(&copy).expect("it is a log");
+    let log = SessionFile::open(path, Default::default()).expect("it is a session");
     let head = log.head().await.expect("it has a head");
     log.read(0, head).await.expect("it can be read")
 }
