@@ -79,7 +79,7 @@ impl Native {
             return Ok(self.host.get_or_init(|| host).clone());
         };
         let named = |why: String| Failure::Broken(format!("{file}: {why}"));
-        let bytes = fs::read(file).map_err(|error| named(error.to_string()))?;
+        let bytes = fs::read(file).map_err(|error| named(told(error)))?;
         CompactHost::with_component(&bytes).map_err(|error| named(error.to_string()))
     }
 }
@@ -120,7 +120,9 @@ impl System for Native {
     fn read_start(&self, path: &str, most: usize) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::new();
         let file = fs::File::open(path).map_err(told)?;
-        file.take(most as u64).read_to_end(&mut bytes).map_err(told)?;
+        file.take(most as u64)
+            .read_to_end(&mut bytes)
+            .map_err(told)?;
         Ok(bytes)
     }
 
@@ -171,8 +173,8 @@ impl System for Native {
         self.locks.borrow_mut().retain(|(held, _)| held != path);
     }
 
-    fn append(&self, path: &str, bytes: &[u8]) -> Result<(), String> {
-        files::append(Path::new(path), bytes).map_err(told)
+    fn append(&self, path: &str, cut: Option<u64>, bytes: &[u8]) -> Result<(), String> {
+        files::append(Path::new(path), cut, bytes).map_err(told)
     }
 
     fn replace(

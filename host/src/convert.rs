@@ -86,18 +86,37 @@ record!(wit_types::Usage {
     cache_read_tokens,
     cache_write_tokens,
 });
-record!(wit_types::ToolCall { call_id, name, arguments });
-record!(wit_types::Image { media_type, byte_length });
+record!(wit_types::ToolCall {
+    call_id,
+    name,
+    arguments
+});
+record!(wit_types::Image {
+    media_type,
+    byte_length
+});
 record!(wit_types::Opaque { kind, json });
 variant!(wit_types::ResultBlock { ; Text, Reasoning, Image, Opaque });
-record!(wit_types::ToolResult { call_id, is_error, content });
+record!(wit_types::ToolResult {
+    call_id,
+    is_error,
+    content
+});
 variant!(wit_types::ContentBlock { ; Text, Reasoning, ToolCall, ToolResult, Image, Opaque });
 variant!(wit_types::Role { User, Assistant });
 record!(wit_types::Message { role, content });
 
 record!(wit_session::Step { turn, step });
-record!(wit_session::RequestHeader { route, overhead_tokens, fingerprint });
-record!(wit_session::UserMessage { content, source, pinned });
+record!(wit_session::RequestHeader {
+    route,
+    overhead_tokens,
+    fingerprint
+});
+record!(wit_session::UserMessage {
+    content,
+    source,
+    pinned
+});
 record!(wit_session::AssistantMessage { content, usage });
 record!(wit_session::CompactStart { turn });
 record!(wit_session::CompactSummary {
@@ -109,7 +128,10 @@ record!(wit_session::CompactSummary {
     max_tokens,
     usage,
 });
-record!(wit_session::CompactPrune { shadowed_range, shadowed_token_count });
+record!(wit_session::CompactPrune {
+    shadowed_range,
+    shadowed_token_count
+});
 record!(wit_session::CompactEnd { turn, error });
 variant!(wit_session::Payload {
     Reopened;
@@ -118,29 +140,78 @@ variant!(wit_session::Payload {
     CompactEnd, Other
 });
 variant!(wit_session::SurfaceOp { Append; Replace });
-record!(wit_session::Event { seq, payload, surface, sources });
-record!(wit_session::Draft { payload, surface, sources });
+record!(wit_session::Event {
+    seq,
+    payload,
+    surface,
+    sources
+});
+record!(wit_session::Draft {
+    payload,
+    surface,
+    sources
+});
 variant!(wit_session::SessionError { ; Conflict, Rejected, Corrupt, Unavailable, Other });
 
-record!(wit_llm::ModelInfo { context_window, max_output_tokens });
-record!(wit_llm::Standalone { system, user, nodes });
+record!(wit_llm::ModelInfo {
+    context_window,
+    max_output_tokens
+});
+record!(wit_llm::Standalone {
+    system,
+    user,
+    nodes
+});
 record!(wit_llm::DeadCall { node, call_id });
-record!(wit_llm::Replay { nodes, dead_calls, instruction });
+record!(wit_llm::Replay {
+    nodes,
+    dead_calls,
+    instruction
+});
 variant!(wit_llm::Prompt { ; Standalone, Replay });
 record!(wit_llm::Part { index, count });
-record!(wit_llm::GenerateOptions { route, prompt, max_tokens, purpose, part });
-variant!(wit_llm::FinishReason { Stop, MaxTokens, ToolCalls, ContentFilter, Other });
+record!(wit_llm::GenerateOptions {
+    route,
+    prompt,
+    max_tokens,
+    purpose,
+    part
+});
+variant!(wit_llm::FinishReason {
+    Stop,
+    MaxTokens,
+    ToolCalls,
+    ContentFilter,
+    Other
+});
 record!(wit_llm::Finish { reason, usage });
 variant!(wit_llm::Chunk { ; Text, Reasoning, ToolCall, Other, Finish });
 variant!(wit_llm::LlmError {
     Aborted;
     ContextOverflow, RateLimited, Unavailable, Refused, Other
 });
-record!(wit_hooks::Summary { content, model, max_tokens, usage });
+record!(wit_hooks::Summary {
+    content,
+    model,
+    max_tokens,
+    usage
+});
 
-variant!(wit_compact::SummarizationInput { Auto, Transcript, Replay });
-variant!(wit_compact::UsageAnchor { Off, Delta, Calibrated });
-record!(wit_compact::PruneConfig { threshold_chars, head_chars, tail_chars });
+variant!(wit_compact::SummarizationInput {
+    Auto,
+    Transcript,
+    Replay
+});
+variant!(wit_compact::UsageAnchor {
+    Off,
+    Delta,
+    Calibrated
+});
+record!(wit_compact::PruneConfig {
+    threshold_chars,
+    head_chars,
+    tail_chars
+});
 record!(wit_compact::Policy {
     threshold_ratio,
     threshold_tokens,
@@ -152,7 +223,10 @@ record!(wit_compact::Policy {
     summary_retries,
 });
 record!(wit_compact::ModelPolicy { route, policy });
-record!(wit_compact::HookSet { estimate_content_tokens, summarize });
+record!(wit_compact::HookSet {
+    estimate_content_tokens,
+    summarize
+});
 record!(wit_compact::Config {
     context_window,
     policy,
@@ -175,7 +249,10 @@ record!(wit_compact::AgentContext {
     tools_tokens,
     can_replay,
 });
-variant!(wit_compact::Trigger { Pressure, ContextOverflow });
+variant!(wit_compact::Trigger {
+    Pressure,
+    ContextOverflow
+});
 record!(wit_compact::Measurement {
     total_tokens,
     surface_tokens,
@@ -184,7 +261,14 @@ record!(wit_compact::Measurement {
     context_window,
     nodes,
 });
-variant!(wit_compact::NodeKind { User, Assistant, ToolResult, Context, Steering, Checkpoint });
+variant!(wit_compact::NodeKind {
+    User,
+    Assistant,
+    ToolResult,
+    Context,
+    Steering,
+    Checkpoint
+});
 record!(wit_compact::SurfaceNode {
     seq,
     kind,
@@ -208,7 +292,10 @@ record!(wit_compact::CompactionResult {
     before,
     after,
 });
-record!(wit_compact::NowOptions { instructions, retain_tokens });
+record!(wit_compact::NowOptions {
+    instructions,
+    retain_tokens
+});
 record!(wit_compact::Pruned {
     original_seq,
     replacement_seq,

@@ -35,14 +35,20 @@ impl FileLock {
         let beside = path.with_file_name(name);
         let begun = Instant::now();
         loop {
-            match OpenOptions::new().write(true).create_new(true).open(&beside) {
+            match OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .open(&beside)
+            {
                 Ok(mut file) => {
                     let _ = write!(file, "{}", std::process::id());
                     break;
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     let age = fs::metadata(&beside).and_then(|held| held.modified());
-                    let age = age.ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+                    let age = age
+                        .ok()
+                        .and_then(|at| SystemTime::now().duration_since(at).ok());
                     if age.is_some_and(|age| age > STALE) {
                         let _ = fs::remove_file(&beside);
                     } else if begun.elapsed() > PATIENCE {
@@ -73,22 +79,38 @@ impl Drop for FileLock {
     }
 }
 
-/// Put bytes behind what is in a file, in one write; what of them got there is taken
-/// away again where not all did.
-pub fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Put bytes behind what is in a file, in one write; with `cut`, in place of what is
+/// there from that byte on. What of them got there is taken away again where not all did.
+pub fn append(path: &Path, cut: Option<u64>, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().append(true).open(path)?;
-    let before = file.metadata()?.len();
-    let written = file.write_all(bytes).and_then(|()| file.sync_data());
-    if written.is_err() {
-        let _ = file.set_len(before);
+    if let Some(cut) = cut {
+        file.set_len(cut)?;
     }
-    written
+    let before = file.metadata()?.len();
+    let mut written = 0;
+    while written < bytes.len() {
+        match file.write(&bytes[written..]) {
+            Ok(more) if more > 0 => written += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => {
+                // Unless somebody else has written meanwhile.
+                let alone = file.metadata()?.len() == before + written as u64;
+                if alone {
+                    let _ = file.set_len(before);
+                }
+                return outcome.and(Err(io::ErrorKind::WriteZero.into()));
+            }
+        }
+    }
+    file.sync_data()
 }
 
 /// Make a file, or put another in its place, in one step: what is in `base`, and
 /// `bytes` behind it. It has the permissions of `like`.
 pub fn replace(path: &Path, base: Option<&Path>, bytes: &[u8], like: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
     let mut file = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
     if let Some(base) = base {
         io::copy(&mut File::open(base)?, &mut file)?;

@@ -290,7 +290,9 @@ impl Compactor {
         let instance = self.host.backend.instantiate_async(&mut store).await;
         let instance = instance.map_err(Error::Backend)?;
         let compactor = instance.harness_compact_compact().compactor();
-        let created = compactor.call_create(&mut store, &self.config.clone().cross()).await;
+        let created = compactor
+            .call_create(&mut store, &self.config.clone().cross())
+            .await;
         let compactor = created
             .map_err(Error::Backend)?
             .map_err(|error| CompactError::Config(error.cross()))?;

@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 use wasmtime::component::{HasData, Linker, Resource, ResourceTable};
 
 use crate::bindings::harness::compact::{hooks, llm_stream, session, types};
+use crate::convert::Cross;
 use crate::model::{self, Hooks, Model};
 use crate::session::SessionLog;
-use crate::convert::Cross;
 use crate::types::{LlmError, Seq};
 
 /// A session that a component has a handle to.

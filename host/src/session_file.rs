@@ -64,12 +64,15 @@ impl SessionFile {
         let path = path.as_ref().to_path_buf();
         let failed = |error| SessionError::Unavailable(format!("{}: {error}", path.display()));
         let bytes = fs::read(&path).map_err(failed)?;
-        let session = Session::read(bytes, options.into()).map_err(|fault| {
-            SessionError::Corrupt(format!("{}: {fault}", path.display()))
-        })?;
+        let session = Session::read(bytes, options.into())
+            .map_err(|fault| SessionError::Corrupt(format!("{}: {fault}", path.display())))?;
         let id = match session.id() {
             Some(id) => id.to_owned(),
-            None => path.canonicalize().map_err(failed)?.to_string_lossy().into(),
+            None => path
+                .canonicalize()
+                .map_err(failed)?
+                .to_string_lossy()
+                .into(),
         };
         Ok(Self {
             path,
@@ -97,7 +100,11 @@ impl SessionFile {
     /// The file's own records that a surface node comes from, as they stand there.
     pub fn records(&self, seq: Seq) -> Vec<String> {
         let session = self.lock();
-        session.records(seq).into_iter().map(str::to_owned).collect()
+        session
+            .records(seq)
+            .into_iter()
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Write what was appended to the file, under its lock and whole or not at all.
@@ -124,7 +131,10 @@ impl SessionFile {
         let write = write.map_err(|Refusal(why)| rejected(&why))?;
         match write {
             None => return Ok(false),
-            Some(Write::Append(bytes)) => files::append(path, &bytes).map_err(told)?,
+            Some(Write::Append { keep, bytes }) => {
+                let torn = (keep < session.bytes().len()).then_some(keep as u64);
+                files::append(path, torn, &bytes).map_err(told)?;
+            }
             Some(Write::Whole(bytes)) => {
                 let target = path.canonicalize().map_err(told)?;
                 files::replace(&target, None, &bytes, path).map_err(told)?;
@@ -177,4 +187,3 @@ impl SessionLog for SessionFile {
         Ok(())
     }
 }
-

@@ -257,7 +257,9 @@ fn wrong_usage_is_2_and_failure_is_1() {
         vec!["compact", session, "--in-place", "-o", "x"],
         vec!["compact", session, "-o", session],
         vec!["compact", session, "--reopen"],
-        vec!["compact", session, "--format", "pi", "--in-place"],
+        vec!["compact", session, "--format", "nonsense"],
+        vec!["compact", session, "--latest", "codex"],
+        vec!["compact", "--latest", "nobody"],
     ] {
         let output = run(&arguments);
         assert_eq!(
@@ -274,7 +276,10 @@ fn wrong_usage_is_2_and_failure_is_1() {
         "{\"type\":\"turn/start\",\"seq\":0,\"data\":{\"turn\":1}}\n{]\n{}\n",
     )
     .unwrap();
-    for (session, why) in [(&missing, "No such file"), (&bad, "bad.jsonl, line 2: ")] {
+    for (session, why) in [
+        (&missing, "there is no such file"),
+        (&bad, "bad.jsonl, line 2: "),
+    ] {
         for command in ["compact", "measure"] {
             let output = run(&[command, session.to_str().unwrap()]);
             assert_eq!(output.status.code(), Some(1));
@@ -315,7 +320,7 @@ fn a_torn_last_line_is_reported_and_left_out() {
     let output = run(&["compact", session.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(
-        text(&output.stderr).contains("line 935: cut off after 19 bytes"),
+        text(&output.stderr).contains("left out: line 935, cut off after 19 bytes"),
         "{}",
         text(&output.stderr)
     );
@@ -363,49 +368,25 @@ fn a_compaction_that_was_abandoned_can_be_settled() {
 }
 
 #[test]
-fn a_session_of_pi_is_what_its_agent_saw() {
+fn a_session_of_pi_is_what_its_agent_saw_and_goes_on_with() {
     if !Path::new(PI_SESSION).exists() {
         eprintln!("skipped: {PI_SESSION} is not here");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out.jsonl");
-    let window = ["--context-window", "200000", "--json"];
-    let arguments = [
-        "compact",
-        PI_SESSION,
-        "--format",
-        "pi",
-        "-o",
-        out.to_str().unwrap(),
-    ];
-    let report = json(&[&arguments[..], &window].concat());
-    let input = lines(Path::new(PI_SESSION));
-    let log = lines(&out);
-
-    // Every line is in the log, in order.
-    let kept: Vec<&Value> = log
-        .iter()
-        .filter(|line| line["data"]["pi"].is_object())
-        .collect();
-    assert_eq!(kept.len(), input.len());
-    for (line, original) in kept.iter().zip(&input) {
-        assert_eq!(line["data"]["pi"]["timestamp"], original["timestamp"]);
-        assert_eq!(line["data"]["pi"]["type"], original["type"]);
-    }
-    assert_eq!(report["otherEvents"], 5);
+    let session = folder.path().join("session.jsonl");
+    fs::copy(PI_SESSION, &session).unwrap();
+    let path = session.to_str().unwrap();
 
     // Before: its own second checkpoint, then what that one kept, and all after.
-    let measured = json(&["measure", PI_SESSION, "--json"]);
-    let nodes = measured["surface"].as_array().unwrap();
-    assert_eq!(nodes[0]["kind"], "checkpoint");
-    assert_eq!(
-        nodes
-            .iter()
-            .filter(|node| node["kind"] == "checkpoint")
-            .count(),
-        1
-    );
+    let input = lines(&session);
+    let measured = json(&["measure", path, "--json"]);
+    let checkpoints = |measured: &Value| -> Vec<bool> {
+        let nodes = measured["surface"].as_array().unwrap().iter();
+        nodes.map(|node| node["kind"] == "checkpoint").collect()
+    };
+    let before = checkpoints(&measured);
+    assert!(before[0] && before.iter().filter(|checkpoint| **checkpoint).count() == 1);
     let last = input
         .iter()
         .rposition(|line| line["type"] == "compaction")
@@ -413,25 +394,338 @@ fn a_session_of_pi_is_what_its_agent_saw() {
     let first_kept = input[last]["firstKeptEntryIndex"].as_u64().unwrap() as usize;
     let is_message = |line: &&Value| line["type"] == "message";
     assert_eq!(
-        nodes.len(),
+        before.len(),
         1 + input[first_kept..].iter().filter(is_message).count()
     );
 
-    // After: no result without its call, no call parted from a result that there is.
-    let surface = surface(&out);
-    let (calls, results) = call_and_result_ids(&surface);
-    assert!(results.iter().all(|id| calls.contains(id)));
-    let (_, all_results) = call_and_result_ids(&log);
-    assert!(
-        calls
-            .iter()
-            .all(|id| results.contains(id) || !all_results.contains(id))
-    );
+    let window = ["--context-window", "200000", "--json", "--in-place"];
+    let report = json(&[&["compact", path][..], &window].concat());
+    assert_eq!(report["form"], "pi");
     assert!(
         report["after"]["totalTokens"].as_u64().unwrap() * 4
             < report["before"]["totalTokens"].as_u64().unwrap()
     );
     assert!(report["summary"].as_str().unwrap().contains("AgentSession"));
+    // Its own lines as they were, and its own record behind them.
+    let after = fs::read(&session).unwrap();
+    assert!(after.starts_with(&fs::read(PI_SESSION).unwrap()));
+    let added = lines(&session).split_off(input.len());
+    assert_eq!(added.len(), 1);
+    assert_eq!(added[0]["type"], "compaction");
+    let measured = json(&["measure", path, "--json"]);
+    let kept = input[added[0]["firstKeptEntryIndex"].as_u64().unwrap() as usize..]
+        .iter()
+        .filter(is_message)
+        .count();
+    let nodes = checkpoints(&measured);
+    assert!(nodes[0] && nodes.len() == 1 + kept);
+    // What it says it is now is what the compaction said it would be.
+    let tokens = |measured: &Value| measured["totalTokens"].as_f64().unwrap();
+    let (told, read) = (tokens(&report["after"]), tokens(&measured));
+    assert!((told - read).abs() < 0.02 * told, "{told} {read}");
+}
+
+/// What is in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[cfg(unix)]
+#[test]
+fn json_documents_are_replaced_in_one_step_with_their_permissions_and_links() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    let folder = tempfile::tempdir().unwrap();
+    let session = folder.path().join("export.json");
+    fs::copy(
+        concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../tests/data/sessions/opencode.json"
+        ),
+        &session,
+    )
+    .unwrap();
+    fs::set_permissions(&session, fs::Permissions::from_mode(0o640)).unwrap();
+    let link = folder.path().join("link.json");
+    symlink("export.json", &link).unwrap();
+    let before = fs::metadata(&session).unwrap().ino();
+    let output = run(&[
+        "compact",
+        link.to_str().unwrap(),
+        "--in-place",
+        "--retain-tokens",
+        "3000",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    let stat = fs::metadata(&session).unwrap();
+    assert_eq!(stat.permissions().mode() & 0o777, 0o640);
+    assert_ne!(stat.ino(), before, "another file took its place");
+    assert_eq!(names(folder.path()), ["export.json", "link.json"]);
+    // Lines are appended to the file itself.
+    let session = folder.path().join("codex.jsonl");
+    fs::copy(
+        concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../tests/data/sessions/codex.jsonl"
+        ),
+        &session,
+    )
+    .unwrap();
+    let before = fs::metadata(&session).unwrap().ino();
+    let path = session.to_str().unwrap();
+    assert_eq!(
+        run(&["compact", path, "--in-place", "--retain-tokens", "3000"])
+            .status
+            .code(),
+        Some(0)
+    );
+    assert_eq!(fs::metadata(&session).unwrap().ino(), before);
+    // A copy has who may read it from what it is made of.
+    fs::set_permissions(&session, fs::Permissions::from_mode(0o600)).unwrap();
+    let out = folder.path().join("smaller.jsonl");
+    let output = run(&[
+        "compact",
+        path,
+        "-o",
+        out.to_str().unwrap(),
+        "--retain-tokens",
+        "1000",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(
+        fs::metadata(&out).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+}
+
+#[test]
+fn eight_at_once_and_a_writer_lose_nothing_and_land_one_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = folder.path().join("codex.jsonl");
+    fs::copy(
+        concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../tests/data/sessions/codex.jsonl"
+        ),
+        &session,
+    )
+    .unwrap();
+    let path = session.to_str().unwrap().to_owned();
+    let written = std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| run(&["compact", &path, "--in-place", "--retain-tokens", "3000"]))
+            })
+            .collect();
+        let mut file = fs::OpenOptions::new().append(true).open(&session).unwrap();
+        for index in 0..200 {
+            use std::io::Write;
+            let line = format!(
+                "{{\"timestamp\":\"t\",\"ordinal\":{},\"type\":\"event_msg\",\"payload\":{{\"type\":\"noise\",\"n\":{index}}}}}\n",
+                74 + index
+            );
+            file.write_all(line.as_bytes()).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let statuses: Vec<_> = runs.into_iter().map(|run| run.join().unwrap()).collect();
+        statuses
+    });
+    // Those that came late found nothing to do, or what they had summarised gone.
+    let done = written
+        .iter()
+        .filter(|output| output.status.code() == Some(0))
+        .count();
+    assert!(done >= 1);
+    for output in &written {
+        let told = text(&output.stderr);
+        assert!(
+            matches!(output.status.code(), Some(0 | 3)) || told.contains("changed"),
+            "{told}"
+        );
+    }
+    let lines = lines(&session);
+    let noise = lines
+        .iter()
+        .filter(|line| line["payload"]["type"] == "noise")
+        .count();
+    let compacted = lines
+        .iter()
+        .filter(|line| line["type"] == "compacted")
+        .count();
+    assert_eq!((noise, compacted), (200, done));
+    assert_eq!(names(folder.path()), ["codex.jsonl"]);
+}
+
+#[test]
+fn killed_at_any_moment_the_file_is_what_it_was_or_has_the_whole_record() {
+    use std::process::{Command, Stdio};
+    let folder = tempfile::tempdir().unwrap();
+    let mut landed = 0;
+    for (index, name) in
+        (0..30).flat_map(|index| ["claude-code.jsonl", "opencode.json"].map(|name| (index, name)))
+    {
+        let original = fs::read(
+            Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("../tests/data/sessions")
+                .join(name),
+        )
+        .unwrap();
+        let session = folder.path().join(name);
+        fs::write(&session, &original).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_harness-compact"))
+            .args([
+                "compact",
+                session.to_str().unwrap(),
+                "--in-place",
+                "--retain-tokens",
+                "3000",
+            ])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(15 * index));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let after = fs::read(&session).unwrap();
+        if after != original {
+            landed += 1;
+            // Whole: it can be taken back, to the byte.
+            let undone = run(&["undo", session.to_str().unwrap()]);
+            assert_eq!(undone.status.code(), Some(0), "{}", text(&undone.stderr));
+            assert_eq!(fs::read(&session).unwrap(), original);
+        }
+        // Nobody is kept waiting by what the dead one held.
+        let lock = folder.path().join(format!("{name}.harness-compact.lock"));
+        if lock.exists() {
+            fs::remove_file(lock).unwrap();
+        }
+    }
+    eprintln!("{landed} of 60 had landed");
+}
+
+#[test]
+fn what_changed_meanwhile_is_not_written_over() {
+    // Seen from the outside by a file of which the summarised part is gone.
+    let folder = tempfile::tempdir().unwrap();
+    let session = folder.path().join("export.json");
+    let original = include_bytes!("../../tests/data/sessions/opencode.json");
+    fs::write(&session, original).unwrap();
+    let path = session.to_str().unwrap().to_owned();
+    let writer = std::thread::spawn({
+        let session = session.clone();
+        move || {
+            for index in 0..400 {
+                let other = String::from_utf8_lossy(original)
+                    .replace("gentle-cabin", &format!("cabin-{index}"));
+                fs::write(session.with_extension("new"), other).unwrap();
+                fs::rename(session.with_extension("new"), &session).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+        }
+    });
+    let output = run(&["compact", &path, "--in-place", "--retain-tokens", "3000"]);
+    writer.join().unwrap();
+    let told = text(&output.stderr);
+    assert!(
+        output.status.code() == Some(0) || told.contains("changed"),
+        "{told}"
+    );
+    let now = fs::read_to_string(&session).unwrap();
+    serde_json::from_str::<Value>(&now).expect("it is whole");
+}
+
+#[test]
+fn sessions_are_found_in_their_usual_places() {
+    let home = tempfile::tempdir().unwrap();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/sessions");
+    for (name, place) in [
+        (
+            "claude-code.jsonl",
+            ".claude/projects/-home-user-project/13ecdd32.jsonl",
+        ),
+        (
+            "codex.jsonl",
+            ".codex/sessions/2026/12/06/rollout-2026-12-06T12-34-53-01a2.jsonl",
+        ),
+        (
+            "pi.jsonl",
+            ".pi/agent/sessions/--home-user-project--/2026_x.jsonl",
+        ),
+        ("gemini.jsonl", ".gemini/tmp/proj/chats/session-2026.jsonl"),
+    ] {
+        let place = home.path().join(place);
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        fs::copy(data.join(name), &place).unwrap();
+    }
+    fs::write(
+        home.path().join(".gemini/tmp/proj/.project_root"),
+        "/home/user/project",
+    )
+    .unwrap();
+    fs::write(
+        home.path()
+            .join(".claude/projects/-home-user-project/agent-1.jsonl"),
+        "{}",
+    )
+    .unwrap();
+    let run = |arguments: &[&str]| {
+        std::process::Command::new(env!("CARGO_BIN_EXE_harness-compact"))
+            .args(arguments)
+            .env("HOME", home.path())
+            .env_remove("CODEX_HOME")
+            .env_remove("CLAUDE_CONFIG_DIR")
+            .output()
+            .unwrap()
+    };
+    let found: Value = serde_json::from_slice(&run(&["sessions", "--json"]).stdout).unwrap();
+    let found = found.as_array().unwrap();
+    assert_eq!(found.len(), 4);
+    for session in found {
+        assert_eq!(session["cwd"], "/home/user/project", "{session}");
+        assert!(
+            session["firstRequest"]
+                .as_str()
+                .unwrap()
+                .contains("TURN-1 asked-1-0")
+        );
+        assert!(session["tokens"].as_u64().unwrap() > 10_000);
+    }
+    let listed = run(&["sessions", "--program", "codex"]);
+    assert!(text(&listed.stdout).contains("codex") && !text(&listed.stdout).contains("gemini"));
+    // It may be being written to.
+    let refused = run(&[
+        "compact",
+        "--latest",
+        "codex",
+        "--retain-tokens",
+        "3000",
+        "--in-place",
+    ]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        text(&refused.stderr).contains("--force"),
+        "{}",
+        text(&refused.stderr)
+    );
+    let done = run(&[
+        "compact",
+        "--latest",
+        "codex",
+        "--force",
+        "--retain-tokens",
+        "3000",
+        "--in-place",
+    ]);
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    // This folder has no session of Claude Code's.
+    let none = run(&["measure", "--latest", "claude-code", "--force"]);
+    assert!(text(&none.stderr).contains("no session of claude-code"));
 }
 
 #[test]
@@ -443,7 +737,7 @@ fn a_backend_that_is_none_is_named() {
     let empty = folder.path().join("empty.wasm");
     fs::write(&empty, b"\0asm\x0d\0\x01\0").unwrap();
     for (file, why) in [
-        (absent, "No such file"),
+        (absent, "there is no such file"),
         (empty, "harness:compact/compact@0.1.0"),
     ] {
         for command in ["measure", "compact"] {

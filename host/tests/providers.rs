@@ -253,7 +253,7 @@ async fn anthropics_protocol_is_spoken_as_well() {
         ("length", Some("cut off at the generation cap")),
         (
             "overflow",
-            Some("does not fit the model's window (prompt is too long"),
+            Some("does not fit the model's window: prompt is too long"),
         ),
     ] {
         let (_folder, session) = sample();
@@ -309,14 +309,14 @@ async fn every_failure_is_named_and_changes_nothing() {
         ("breaks", "did not answer"),
         (
             "overflow",
-            "does not fit the model's window (This model's maximum context length",
+            "does not fit the model's window: This model's maximum context length",
         ),
         (
             "unauthorised",
-            "refused the request (HTTP 401: Incorrect API key provided.)",
+            "refused the request: HTTP 401: Incorrect API key provided.",
         ),
-        ("rate", "rate limit is reached; retry in 7000 ms"),
-        ("error", "did not answer (HTTP 500: Internal error.)"),
+        ("rate", "rate limit is reached, retry in 7000 ms"),
+        ("error", "did not answer: HTTP 500: Internal error."),
     ] {
         let (folder, session) = sample();
         let output = run(&session, &server, behaviour, &[]).await;
@@ -337,13 +337,10 @@ async fn every_failure_is_named_and_changes_nothing() {
 
         let output = run(&session, &server, behaviour, &["--in-place"]).await;
         assert_eq!(output.status.code(), Some(1), "{behaviour}");
-        let appended = appended(&session);
-        let types: Vec<&str> = appended
-            .iter()
-            .map(|line| line["type"].as_str().unwrap())
-            .collect();
-        assert_eq!(types, ["compact/start", "compact/end"], "{behaviour}");
-        assert!(appended[1]["data"]["error"].is_string(), "{behaviour}");
+        assert!(
+            appended(&session).is_empty(),
+            "{behaviour}: something was written"
+        );
     }
 }
 
@@ -408,10 +405,8 @@ async fn ctrl_c_ends_a_call_that_is_never_answered() {
         "{}",
         text(&output.stderr)
     );
-    let appended = appended(&session);
-    let types: Vec<&str> = appended
-        .iter()
-        .map(|line| line["type"].as_str().unwrap())
-        .collect();
-    assert_eq!(types, ["compact/start", "compact/end"]);
+    assert!(
+        appended(&session).is_empty(),
+        "what was aborted wrote something"
+    );
 }

@@ -43,7 +43,8 @@ pub async fn run_vector(kind: Kind, vector: &Value) -> Result<VectorRun, String>
     for (seq, event) in list(&vector["log"]).iter().enumerate() {
         let mut event = priced_by_json(event);
         event["seq"] = json!(seq);
-        let event = event_from_json(&event.to_string()).map_err(|why| format!("event {seq}: {why}"))?;
+        let event =
+            event_from_json(&event.to_string()).map_err(|why| format!("event {seq}: {why}"))?;
         log.push(Draft {
             payload: event.payload,
             surface: event.surface,

@@ -18,8 +18,22 @@ fn main() -> Result<()> {
     std::fs::create_dir_all(&out)?;
     let component = harness_compact_encode::component(&workspace, &target)?;
     std::fs::write(out.join("compactor.component.wasm"), component)?;
-    bindgen(&workspace, &target, "harness-compact-js-shell", "bindgen", "engine", &out)?;
-    bindgen(&workspace, &target, "harness-compact-js-command", "command", "command", &out)
+    bindgen(
+        &workspace,
+        &target,
+        "harness-compact-js-shell",
+        "bindgen",
+        "engine",
+        &out,
+    )?;
+    bindgen(
+        &workspace,
+        &target,
+        "harness-compact-js-command",
+        "command",
+        "command",
+        &out,
+    )
 }
 
 /// Compile a crate under a profile, and make its glue.

@@ -114,7 +114,9 @@ async fn answered<T: DeserializeOwned>(promise: Promise) -> Result<T, Failure> {
         .and_then(|bytes| postcard::from_bytes(&bytes).ok());
     match outcome {
         Some(outcome) => outcome.map_err(Failure::Compact),
-        None => Err(Failure::Broken("the backend's answer cannot be read".into())),
+        None => Err(Failure::Broken(
+            "the backend's answer cannot be read".into(),
+        )),
     }
 }
 
@@ -139,7 +141,10 @@ impl Backend for OnSession {
                 compactor,
                 log,
                 model,
-            } => compactor.surface(log, model).await.map_err(Failure::Compact),
+            } => compactor
+                .surface(log, model)
+                .await
+                .map_err(Failure::Compact),
             Self::Component(backend) => answered(backend.surface()).await,
         }
     }
@@ -269,7 +274,9 @@ impl engine::Model<Log> for Model {
         _signal: Option<&JsSystem>,
     ) -> Result<Generation, LlmError> {
         let Prompt::Standalone(prompt) = &options.prompt else {
-            return Err(LlmError::Other("a session file has no request to replay".into()));
+            return Err(LlmError::Other(
+                "a session file has no request to replay".into(),
+            ));
         };
         if options.route == extract_route() {
             let mut extract = Extract::default();

@@ -20,8 +20,12 @@ impl FileSession {
 /// What is to be written: behind what is there, or in its place.
 #[wasm_bindgen]
 pub struct FileWrite {
+    /// Whether it comes behind what is there.
     #[wasm_bindgen(readonly)]
     pub append: bool,
+    /// From where on what is there is torn, and gives way.
+    #[wasm_bindgen(readonly)]
+    pub cut: Option<f64>,
     bytes: Vec<u8>,
 }
 
@@ -103,7 +107,11 @@ impl FileSession {
     /// The document's own records that a node comes from.
     pub fn records(&self, seq: Seq) -> Vec<String> {
         let session = self.0.lock();
-        session.records(seq).into_iter().map(str::to_owned).collect()
+        session
+            .records(seq)
+            .into_iter()
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Whether the document is still these bytes.
@@ -146,15 +154,19 @@ impl FileSession {
     ) -> Result<Option<FileWrite>, JsValue> {
         let seed = random.try_into().unwrap_or_default();
         let mut stamp = Stamp::new(now as u64, seed);
-        let write = self.0.lock().write(&mut stamp, Figures { before, after });
+        let session = self.0.lock();
+        let length = session.bytes().len();
+        let write = session.write(&mut stamp, Figures { before, after });
         let write = write.map_err(|refusal| JsValue::from_str(&refusal.to_string()))?;
         Ok(write.map(|write| match write {
-            Write::Append(bytes) => FileWrite {
+            Write::Append { keep, bytes } => FileWrite {
                 append: true,
+                cut: (keep < length).then_some(keep as f64),
                 bytes,
             },
             Write::Whole(bytes) => FileWrite {
                 append: false,
+                cut: None,
                 bytes,
             },
         }))

@@ -33,7 +33,7 @@ extern "C" {
     #[wasm_bindgen(method, structural)]
     fn unlock(this: &JsSystem, path: &str);
     #[wasm_bindgen(method, structural, catch)]
-    fn append(this: &JsSystem, path: &str, bytes: &[u8]) -> Result<(), JsValue>;
+    fn append(this: &JsSystem, path: &str, cut: Option<f64>, bytes: &[u8]) -> Result<(), JsValue>;
     #[wasm_bindgen(method, structural, catch)]
     fn replace(
         this: &JsSystem,
@@ -95,7 +95,10 @@ impl System for Js {
     type Backend = OnSession;
 
     fn read(&self, path: &str) -> Result<Vec<u8>, String> {
-        self.0.read(path).map(|bytes| bytes.to_vec()).map_err(thrown)
+        self.0
+            .read(path)
+            .map(|bytes| bytes.to_vec())
+            .map_err(thrown)
     }
 
     fn read_start(&self, path: &str, most: usize) -> Result<Vec<u8>, String> {
@@ -142,8 +145,9 @@ impl System for Js {
         self.0.unlock(path);
     }
 
-    fn append(&self, path: &str, bytes: &[u8]) -> Result<(), String> {
-        self.0.append(path, bytes).map_err(thrown)
+    fn append(&self, path: &str, cut: Option<u64>, bytes: &[u8]) -> Result<(), String> {
+        let cut = cut.map(|cut| cut as f64);
+        self.0.append(path, cut, bytes).map_err(thrown)
     }
 
     fn replace(

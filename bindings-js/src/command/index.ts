@@ -87,7 +87,7 @@ const system = {
     locks.get(path)?.();
     locks.delete(path);
   },
-  append: (path: string, bytes: Uint8Array) => orText(() => append(path, bytes)),
+  append: (path: string, cut: number | undefined, bytes: Uint8Array) => orText(() => append(path, cut, bytes)),
   replace: (path: string, base: string | undefined, bytes: Uint8Array, like: string) =>
     orText(() => replace(path, base, bytes, like)),
   env: (name: string) => process.env[name],

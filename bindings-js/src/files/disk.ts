@@ -55,16 +55,23 @@ function writeAll(file: number, bytes: Uint8Array): void {
   for (let at = 0; at < bytes.length; ) at += fs.writeSync(file, bytes, at);
 }
 
-/** Put bytes behind what is in a file; what of them got there is taken away again where not all did. */
-export function append(path: string, bytes: Uint8Array): void {
+/**
+ * Put bytes behind what is in a file, in one write; with `cut`, in place of what is there
+ * from that byte on. What of them got there is taken away again where not all did.
+ */
+export function append(path: string, cut: number | undefined, bytes: Uint8Array): void {
   const file = fs.openSync(path, 'a');
   try {
+    // Only what is known to be torn: another writer's line may have come this very moment.
+    if (cut !== undefined) fs.ftruncateSync(file, cut);
     const before = fs.fstatSync(file).size;
+    let written = 0;
     try {
-      writeAll(file, bytes);
+      while (written < bytes.length) written += fs.writeSync(file, bytes, written);
       fs.fdatasyncSync(file);
     } catch (error) {
-      fs.ftruncateSync(file, before);
+      // Unless somebody else has written meanwhile.
+      if (fs.fstatSync(file).size === before + written) fs.ftruncateSync(file, before);
       throw error;
     }
   } finally {

@@ -112,7 +112,7 @@ export class SessionFile extends FileLog {
       throw new CompactError('host', `${this.path}: ${String(refusal)}`);
     }
     if (!write) return false;
-    if (write.append) append(this.path, write.bytes);
+    if (write.append) append(this.path, write.cut, write.bytes);
     else replace(realpathSync(this.path), undefined, write.bytes, this.path);
     this.session.reopen(readFileSync(this.path));
     this.saves += 1;

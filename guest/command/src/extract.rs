@@ -72,7 +72,10 @@ impl Extract {
 
     /// What all of them amount to.
     pub fn finish(self, max_tokens: Option<u32>) -> String {
-        write(&self.digest, max_tokens.unwrap_or(DEFAULT_MAX_TOKENS) as usize)
+        write(
+            &self.digest,
+            max_tokens.unwrap_or(DEFAULT_MAX_TOKENS) as usize,
+        )
     }
 }
 

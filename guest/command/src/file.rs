@@ -126,7 +126,9 @@ impl Opened {
         let mut session = self.session.lock();
         if session.compacting() {
             let reopened = [Draft::log_only(Payload::Reopened)];
-            session.append(&reopened, None).map_err(|why| why.to_string())?;
+            session
+                .append(&reopened, None)
+                .map_err(|why| why.to_string())?;
         }
         Ok(())
     }
@@ -157,13 +159,13 @@ impl Opened {
         let failed = |why| format!("{out} could not be written: {why}");
         match record(&session)? {
             None => {}
-            Some(Write::Append(bytes)) => {
+            Some(Write::Append { keep, bytes }) => {
                 // Of the file as it was read: what came since is its writer's.
-                let same = system.stat(path) == Some(self.seen);
+                let same = keep == session.bytes().len() && system.stat(path) == Some(self.seen);
                 let written = match same {
                     true => system.replace(out, Some(path), &bytes, path),
                     false => {
-                        let mut whole = session.bytes().to_vec();
+                        let mut whole = session.bytes()[..keep].to_vec();
                         whole.extend_from_slice(&bytes);
                         system.replace(out, None, &whole, path)
                     }
@@ -202,7 +204,12 @@ impl Opened {
         let failed = |why| format!("{path} could not be written: {why}");
         match record(&session)? {
             None => Ok(()),
-            Some(Write::Append(bytes)) => system.append(path, &bytes).map_err(failed),
+            Some(Write::Append { keep, bytes }) => {
+                // Only what is known to be torn is cut: another writer's line may have
+                // come this very moment.
+                let torn = (keep < session.bytes().len()).then_some(keep as u64);
+                system.append(path, torn, &bytes).map_err(failed)
+            }
             Some(Write::Whole(bytes)) => {
                 let target = system.real(path).unwrap_or_else(|| path.clone());
                 system.replace(&target, None, &bytes, path).map_err(failed)

@@ -4,11 +4,11 @@ use clap::Args;
 use harness_compact_engine::{AgentContext, Config, NodeKind, SurfaceNode};
 use serde_json::{Value, json};
 
+use crate::Stopped;
 use crate::extract::extract_route;
 use crate::file::{Opened, Which};
 use crate::system::{Backend, BackendOptions, Failure, System};
 use crate::words::{grouped, measurement_json};
-use crate::Stopped;
 
 /// What to measure, and how.
 #[derive(Debug, Args)]

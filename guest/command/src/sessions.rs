@@ -102,10 +102,16 @@ pub async fn run<S: System>(arguments: Arguments, system: &S) -> Result<String, 
         rows.push(look(session, system).await);
     }
     if arguments.json {
-        let rows = found.iter().zip(&rows).map(|(found, told)| to_json(found, told));
+        let rows = found
+            .iter()
+            .zip(&rows)
+            .map(|(found, told)| to_json(found, told));
         return Ok(rows.collect::<Value>().to_string());
     }
-    let rows = found.iter().zip(&rows).map(|(found, told)| to_text(found, told));
+    let rows = found
+        .iter()
+        .zip(&rows)
+        .map(|(found, told)| to_text(found, told));
     Ok(rows.collect::<Vec<_>>().join("\n"))
 }
 
@@ -257,8 +263,8 @@ fn files(
             let Some(root) = root else { return Vec::new() };
             let wanted = cwd.map(|cwd| slug(cwd, |c| c.is_ascii_alphanumeric()));
             let projects = inside(&system.join(&root, "projects")).into_iter();
-            let projects = projects
-                .filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| wanted == name));
+            let projects =
+                projects.filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| wanted == name));
             // Sub-agents have files of their own.
             let own = |path: &String| !system.name(path).starts_with("agent-");
             projects
@@ -290,17 +296,22 @@ fn files(
             files
         }
         Program::Pi => {
-            let agent = system.env("PI_CODING_AGENT_DIR").map(|folder| expand(&folder, system));
-            let agent = agent.or_else(|| {
-                home(".pi").map(|folder| system.join(&folder, "agent"))
-            });
+            let agent = system
+                .env("PI_CODING_AGENT_DIR")
+                .map(|folder| expand(&folder, system));
+            let agent = agent.or_else(|| home(".pi").map(|folder| system.join(&folder, "agent")));
             let sessions = system.env("PI_CODING_AGENT_SESSION_DIR");
             let sessions = sessions.map(|folder| expand(&folder, system));
             // A folder that was named holds the files themselves.
             if let Some(folder) = sessions {
-                return lines(&folder).into_iter().map(|path| (path, None)).collect();
+                return lines(&folder)
+                    .into_iter()
+                    .map(|path| (path, None))
+                    .collect();
             }
-            let Some(agent) = agent else { return Vec::new() };
+            let Some(agent) = agent else {
+                return Vec::new();
+            };
             let wanted = cwd.map(|cwd| {
                 let cwd = cwd.strip_prefix(['/', '\\']).unwrap_or(cwd);
                 format!("--{}--", slug(cwd, |c| !matches!(c, '/' | '\\' | ':')))
@@ -321,7 +332,9 @@ fn files(
             for (_, project) in inside(&tmp) {
                 let of = system.read_start(&system.join(&project, ".project_root"), 4096);
                 let of = of.ok().and_then(|bytes| String::from_utf8(bytes).ok());
-                let of = of.map(|of| of.trim().to_owned()).filter(|of| !of.is_empty());
+                let of = of
+                    .map(|of| of.trim().to_owned())
+                    .filter(|of| !of.is_empty());
                 if cwd.is_some() && of.is_some() && of.as_deref() != cwd {
                     continue;
                 }

@@ -94,8 +94,9 @@ pub trait System {
     fn lock(&self, path: &str) -> Result<(), String>;
     /// Let others write again.
     fn unlock(&self, path: &str);
-    /// Put these bytes behind what is in a file, in one write.
-    fn append(&self, path: &str, bytes: &[u8]) -> Result<(), String>;
+    /// Put these bytes behind what is in a file, in one write; with `cut`, in place of
+    /// what is there from that byte on.
+    fn append(&self, path: &str, cut: Option<u64>, bytes: &[u8]) -> Result<(), String>;
     /// Make the file, or put another in its place, in one step: what is in `base`, if
     /// that is given, and these bytes behind it. Who may read `like` may read it.
     fn replace(

@@ -42,7 +42,10 @@ pub(crate) fn media(media_type: Option<&str>, data: Option<Json<'_>>) -> Content
     let (mut kind, mut length) = (media_type.map(str::to_owned), 0);
     if let Some(data) = data {
         let raw = data.raw().trim_matches('"');
-        let base64 = match raw.strip_prefix("data:").and_then(|url| url.split_once(',')) {
+        let base64 = match raw
+            .strip_prefix("data:")
+            .and_then(|url| url.split_once(','))
+        {
             Some((head, base64)) => {
                 let named = head.split(';').next().filter(|name| !name.is_empty());
                 kind = kind.or(named.map(str::to_owned));
@@ -85,7 +88,9 @@ pub(crate) fn result(
     is_error: bool,
     content: Vec<ContentBlock>,
 ) -> ContentBlock {
-    let content = content.into_iter().map(|block| as_result(block, String::new));
+    let content = content
+        .into_iter()
+        .map(|block| as_result(block, String::new));
     ContentBlock::ToolResult(ToolResult {
         call_id: id.into(),
         is_error,
@@ -136,7 +141,10 @@ fn kind<'a>(fields: &Fields<'a>) -> std::borrow::Cow<'a, str> {
 }
 
 fn string(fields: &Fields<'_>, key: &str) -> String {
-    fields.text(key).map(|text| text.into_owned()).unwrap_or_default()
+    fields
+        .text(key)
+        .map(|text| text.into_owned())
+        .unwrap_or_default()
 }
 
 /// A block of Anthropic's.
@@ -200,7 +208,10 @@ pub(crate) fn responses(fields: &Fields<'_>, block: Json<'_>) -> ContentBlock {
         }
         "refusal" => text(string(fields, "refusal")),
         "input_image" => media(None, fields.get("image_url")),
-        "input_file" => media(Some("file"), fields.get("file_data").or(fields.get("file_url"))),
+        "input_file" => media(
+            Some("file"),
+            fields.get("file_data").or(fields.get("file_url")),
+        ),
         "input_audio" => media(Some("audio"), fields.get("data")),
         other => opaque(block, other),
     }

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use memchr::memchr;
+use memchr::{memchr, memmem};
 
 use crate::json::{Fields, Json, object};
 
@@ -81,6 +81,8 @@ pub(crate) struct Lines<'a> {
     text: &'a [u8],
     /// Whether lines that cannot be read are left out, each with a remark.
     skip_damaged: bool,
+    /// Where the last line begins, if it was torn.
+    pub torn: Option<usize>,
     /// How many lines are looked at.
     pub most: usize,
     pub remarks: Vec<Remark>,
@@ -91,6 +93,7 @@ impl<'a> Lines<'a> {
         Self {
             text,
             skip_damaged,
+            torn: None,
             most: usize::MAX,
             remarks: Vec::new(),
         }
@@ -172,16 +175,11 @@ impl<'a> Lines<'a> {
             return Ok(());
         }
         let (start, bytes) = trimmed(span.start, bytes);
-        let torn = |why: String| match whole {
-            true => Err(why),
-            false => Ok(format!("cut off after {} bytes", span.end - start)),
-        };
         let text = match std::str::from_utf8(bytes) {
             Ok(text) => text,
             Err(error) => {
-                let what = torn(format!("not UTF-8 from byte {} on", error.valid_up_to() + 1))?;
-                self.leave_out(line, what);
-                return Ok(());
+                let why = format!("not UTF-8 from byte {} on", error.valid_up_to() + 1);
+                return self.torn(line, start, span.end, whole, why);
             }
         };
         let fields = match object(text) {
@@ -194,7 +192,8 @@ impl<'a> Lines<'a> {
                         left_out: false,
                     });
                     for piece in glued {
-                        let start = start + (piece.raw().as_ptr() as usize - text.as_ptr() as usize);
+                        let start =
+                            start + (piece.raw().as_ptr() as usize - text.as_ptr() as usize);
                         let span = Span {
                             start,
                             end: start + piece.raw().len(),
@@ -205,9 +204,7 @@ impl<'a> Lines<'a> {
                     }
                     return Ok(());
                 }
-                let what = torn(why)?;
-                self.leave_out(line, what);
-                return Ok(());
+                return self.torn(line, start, span.end, whole, why);
             }
         };
         let span = Span {
@@ -215,6 +212,34 @@ impl<'a> Lines<'a> {
             end: start + text.len(),
         };
         take(Record { span, fields })
+    }
+}
+
+impl Lines<'_> {
+    /// A line that is not whole: the last one, which a crash tore; or one that was the
+    /// last when a compaction was written behind it. Any other is an error.
+    fn torn(
+        &mut self,
+        line: usize,
+        start: usize,
+        end: usize,
+        whole: bool,
+        why: String,
+    ) -> Result<(), String> {
+        let before_compaction = || {
+            let next = self.text.get(end + 1..).unwrap_or_default();
+            let next = next.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            memmem::find(next, b"<compacted-summary>").is_some()
+                || memmem::find(next, b"\"compact_boundary\"").is_some()
+        };
+        if whole && !before_compaction() {
+            return Err(why);
+        }
+        if !whole {
+            self.torn = Some(start);
+        }
+        self.leave_out(line, format!("cut off after {} bytes", end - start));
+        Ok(())
     }
 }
 

@@ -7,9 +7,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use harness_compact_engine::{
-    AssistantMessage, CompactEnd, CompactPrune, CompactStart, CompactSummary,
-    ContentBlock, Draft, Event, Image, Opaque, Payload, RequestHeader, ResultBlock, Route, Seq,
-    Step, SurfaceOp, SurfaceRange, ToolCall, ToolResult, Usage, UserMessage,
+    AssistantMessage, CompactEnd, CompactPrune, CompactStart, CompactSummary, ContentBlock, Draft,
+    Event, Image, Opaque, Payload, RequestHeader, ResultBlock, Route, Seq, Step, SurfaceOp,
+    SurfaceRange, ToolCall, ToolResult, Usage, UserMessage,
 };
 use serde_json::{Value, json};
 

@@ -27,8 +27,14 @@ pub struct ReadOptions {
 /// What is to be done to the file of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Put this behind what is there.
-    Append(Vec<u8>),
+    /// Put `bytes` behind what is there, which is kept up to `keep`: all of it, but for
+    /// the end of a log that a crash tore.
+    Append {
+        /// How many bytes of the document stay.
+        keep: usize,
+        /// What comes behind them.
+        bytes: Vec<u8>,
+    },
     /// Put this in place of what is there.
     Whole(Vec<u8>),
 }
@@ -107,6 +113,8 @@ pub(crate) struct Facts {
     /// The newest compaction of this package's or the program's own, as the records
     /// that recorded it.
     pub compaction: Vec<Span>,
+    /// Where a last line begins that was torn, in a log.
+    pub torn: Option<usize>,
 }
 
 /// Gathers the events of a document.
@@ -214,7 +222,9 @@ impl Builder {
     /// The records of the nodes there are.
     pub fn records(&self) -> Vec<Span> {
         let nodes = self.surface.iter().map(|seq| &self.entries[*seq as usize]);
-        nodes.flat_map(|entry| self.parts_of(entry).iter().copied()).collect()
+        nodes
+            .flat_map(|entry| self.parts_of(entry).iter().copied())
+            .collect()
     }
 
     fn parts_of(&self, entry: &Entry) -> &[Span] {
@@ -291,7 +301,6 @@ fn place(surface: &mut Vec<Seq>, seq: Seq, op: SurfaceOp) -> Result<(), String> 
 ///
 /// The document is kept as it is; what a backend appends stays beside it until
 /// [`Session::write`] says what is to be written of it.
-#[derive(Debug)]
 pub struct Session {
     form: Form,
     bytes: Vec<u8>,
@@ -300,6 +309,18 @@ pub struct Session {
     read_surface: Vec<Seq>,
     appended: Vec<Event>,
     options: ReadOptions,
+}
+
+/// Without what it says, which is its owner's.
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("form", &self.form)
+            .field("bytes", &self.bytes.len())
+            .field("events", &self.head())
+            .field("nodes", &self.read.surface.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// The surface after a compaction, for those who write it down.
@@ -328,7 +349,8 @@ impl Session {
             return Err(Fault::Whole("larger than 4 GB".into()));
         }
         let mut read = Builder::default();
-        form.reader().read(&bytes, options.skip_damaged, &mut read)?;
+        form.reader()
+            .read(&bytes, options.skip_damaged, &mut read)?;
         // Nobody is working on a session that lies in a file: what has no result by now
         // gets none. An array of messages may be part of a loop that is running.
         if form.is_one_value() && form != Form::Opencode {
@@ -418,7 +440,9 @@ impl Session {
 
     /// The records of these nodes, each once and in order.
     pub(crate) fn records_of(&self, nodes: &[Seq]) -> Vec<Span> {
-        let entries = nodes.iter().filter_map(|seq| self.read.entries.get(*seq as usize));
+        let entries = nodes
+            .iter()
+            .filter_map(|seq| self.read.entries.get(*seq as usize));
         let whole = entries.filter(|entry| !entry.within);
         whole
             .flat_map(|entry| self.read.parts_of(entry).iter().copied())

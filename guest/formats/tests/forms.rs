@@ -79,19 +79,30 @@ fn go_on(form: Form, bytes: &[u8], turn: usize) -> Vec<u8> {
             let tail = *session.surface().last().unwrap();
             let tail = session.records(tail).last().unwrap().to_string();
             let tail: serde_json::Value = serde_json::from_str(&tail).unwrap();
-            let line = |kind: &str, uuid: String, parent: serde_json::Value, message: serde_json::Value| {
+            let line = |kind: &str,
+                        uuid: String,
+                        parent: serde_json::Value,
+                        message: serde_json::Value| {
                 serde_json::json!({"type":kind,"uuid":uuid,"parentUuid":parent,"isSidechain":false,"sessionId":"s","cwd":"/x","version":"2","message":message})
             };
             vec![
-                line("user", format!("u{turn}"), tail["uuid"].clone(), serde_json::json!({"role":"user","content":words})),
-                line("assistant", format!("a{turn}"), format!("u{turn}").into(), serde_json::json!({"role":"assistant","id":format!("m{turn}"),"model":"claude","content":[{"type":"text","text":format!("ANSWER-{turn}")}],"usage":{"input_tokens":500,"output_tokens":5}})),
+                line(
+                    "user",
+                    format!("u{turn}"),
+                    tail["uuid"].clone(),
+                    serde_json::json!({"role":"user","content":words}),
+                ),
+                line(
+                    "assistant",
+                    format!("a{turn}"),
+                    format!("u{turn}").into(),
+                    serde_json::json!({"role":"assistant","id":format!("m{turn}"),"model":"claude","content":[{"type":"text","text":format!("ANSWER-{turn}")}],"usage":{"input_tokens":500,"output_tokens":5}}),
+                ),
             ]
         }
         Form::Codex => {
             let ordinal = last()["ordinal"].as_u64().unwrap();
-            let line = |at: u64, role: &str, kind: &str, text: &str| {
-                serde_json::json!({"timestamp":"2026-12-07T00:00:00.000Z","ordinal":ordinal + at,"type":"response_item","payload":{"type":"message","role":role,"content":[{"type":kind,"text":text}]}})
-            };
+            let line = |at: u64, role: &str, kind: &str, text: &str| serde_json::json!({"timestamp":"2026-12-07T00:00:00.000Z","ordinal":ordinal + at,"type":"response_item","payload":{"type":"message","role":role,"content":[{"type":kind,"text":text}]}});
             vec![
                 line(1, "user", "input_text", &words),
                 line(2, "assistant", "output_text", &format!("ANSWER-{turn}")),
@@ -113,7 +124,9 @@ fn go_on(form: Form, bytes: &[u8], turn: usize) -> Vec<u8> {
             let messages = document["messages"].as_array_mut().unwrap();
             messages.push(serde_json::json!({"info":{"role":"user","id":format!("msg_ffff{turn:08x}00000000000000"),"sessionID":"s","time":{"created":1}},"parts":[{"type":"text","text":words,"id":format!("prt_ffff{turn:08x}00000000000000")}]}));
             messages.push(serde_json::json!({"info":{"role":"assistant","id":format!("msg_ffff{:08x}00000000000000", turn + 100),"sessionID":"s","time":{"created":2},"finish":"stop"},"parts":[{"type":"text","text":format!("ANSWER-{turn}"),"id":format!("prt_ffff{:08x}00000000000000", turn + 100)}]}));
-            return serde_json::to_string_pretty(&document).unwrap().into_bytes();
+            return serde_json::to_string_pretty(&document)
+                .unwrap()
+                .into_bytes();
         }
         _ => unreachable!("not a program's"),
     };
@@ -137,7 +150,10 @@ fn three_compactions_with_new_lines_between_keep_every_line_and_one_checkpoint()
                 let old: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
                 let new: serde_json::Value = serde_json::from_slice(&after).unwrap();
                 let count = old["messages"].as_array().unwrap().len();
-                assert_eq!(new["messages"].as_array().unwrap()[..count], *old["messages"].as_array().unwrap());
+                assert_eq!(
+                    new["messages"].as_array().unwrap()[..count],
+                    *old["messages"].as_array().unwrap()
+                );
                 assert_eq!(new["info"], old["info"]);
             } else {
                 assert!(after.starts_with(&bytes), "{form:?}");
@@ -146,10 +162,21 @@ fn three_compactions_with_new_lines_between_keep_every_line_and_one_checkpoint()
             assert_eq!(written(&session, round), after);
             let again = read(&after);
             let surface = nodes(&again);
-            let texts: Vec<String> = again.surface().iter().map(|seq| format!("{:?}", event(&again, *seq))).collect();
+            let texts: Vec<String> = again
+                .surface()
+                .iter()
+                .map(|seq| format!("{:?}", event(&again, *seq)))
+                .collect();
             assert!(surface[0].starts_with("checkpoint"), "{form:?} {surface:?}");
             assert!(texts[0].contains(&format!("SUMMARY-{round}")), "{form:?}");
-            assert_eq!(texts.iter().filter(|text| text.contains("SUMMARY-")).count(), 1, "{form:?}");
+            assert_eq!(
+                texts
+                    .iter()
+                    .filter(|text| text.contains("SUMMARY-"))
+                    .count(),
+                1,
+                "{form:?}"
+            );
             assert_eq!(surface[1..], kept, "{form:?}");
             assert!(again.remarks().is_empty());
             // Taken back it is what it was, to the byte.
@@ -165,14 +192,23 @@ fn three_compactions_with_new_lines_between_keep_every_line_and_one_checkpoint()
 
 #[test]
 fn what_was_counted_before_a_compaction_is_not_taken_for_what_comes_after_it() {
-    for name in ["claude-code.jsonl", "codex.jsonl", "opencode.json", "pi.jsonl"] {
+    for name in [
+        "claude-code.jsonl",
+        "codex.jsonl",
+        "opencode.json",
+        "pi.jsonl",
+    ] {
         let bytes = made(name);
         let mut session = read(&bytes);
         let counted = |session: &Session| -> Vec<Usage> {
-            let usages = session.surface().iter().filter_map(|seq| match event(session, *seq).payload {
-                Payload::AssistantMessage(message) => message.usage,
-                _ => None,
-            });
+            let usages =
+                session
+                    .surface()
+                    .iter()
+                    .filter_map(|seq| match event(session, *seq).payload {
+                        Payload::AssistantMessage(message) => message.usage,
+                        _ => None,
+                    });
             usages.collect()
         };
         assert!(counted(&session).len() >= 6, "{name}");
@@ -199,7 +235,10 @@ fn a_document_that_grew_meanwhile_keeps_what_came() {
         assert!(after.starts_with(&grown), "{form:?}");
         let surface = nodes(&read(&after));
         assert!(surface[0].starts_with("checkpoint"), "{form:?}");
-        assert!(surface.last().unwrap().contains("ANSWER-7"), "{form:?} {surface:?}");
+        assert!(
+            surface.last().unwrap().contains("ANSWER-7"),
+            "{form:?} {surface:?}"
+        );
         // Another's compaction of the same range leaves nothing to replace.
         let mut other = read(&bytes);
         compact(&mut other, 0, 6, "OTHER");
@@ -256,7 +295,9 @@ fn later_logs_are_written_with_their_own_names() {
 #[test]
 fn pi_branches_edits_and_its_first_versions() {
     let line = |id: &str, parent: &str, rest: &str| {
-        format!("{{\"type\":\"message\",\"id\":\"{id}\",\"parentId\":{parent},\"timestamp\":\"2026-01-01T00:00:00Z\",{rest}}}\n")
+        format!(
+            "{{\"type\":\"message\",\"id\":\"{id}\",\"parentId\":{parent},\"timestamp\":\"2026-01-01T00:00:00Z\",{rest}}}\n"
+        )
     };
     let user = |text: &str| format!("\"message\":{{\"role\":\"user\",\"content\":\"{text}\"}}");
     let header = "{\"type\":\"session\",\"version\":3,\"id\":\"s\",\"timestamp\":\"2026-01-01T00:00:00Z\",\"cwd\":\"/w\"}\n";
@@ -273,12 +314,18 @@ fn pi_branches_edits_and_its_first_versions() {
     let session = read(document.as_bytes());
     assert_eq!(
         nodes(&session),
-        ["user: edited", "user: taken", "context: Summary of a branch that was left: was left"]
+        [
+            "user: edited",
+            "user: taken",
+            "context: Summary of a branch that was left: was left"
+        ]
     );
     assert_eq!((session.id(), session.cwd()), (Some("s"), Some("/w")));
 
     // Version 1: no ids, and what is kept by its index from the header on.
-    let old = |rest: &str| format!("{{\"type\":\"message\",\"timestamp\":\"2025-01-01T00:00:00Z\",{rest}}}\n");
+    let old = |rest: &str| {
+        format!("{{\"type\":\"message\",\"timestamp\":\"2025-01-01T00:00:00Z\",{rest}}}\n")
+    };
     let document = [
         "{\"type\":\"session\",\"id\":\"s\",\"timestamp\":\"2025-01-01T00:00:00Z\",\"cwd\":\"/w\"}\n".into(),
         old(&user("one")),
@@ -295,19 +342,36 @@ fn pi_branches_edits_and_its_first_versions() {
     let after = written(&session, 0);
     let record = String::from_utf8(after.clone()).unwrap();
     let record: serde_json::Value = serde_json::from_str(record.lines().last().unwrap()).unwrap();
-    assert_eq!((&record["firstKeptEntryIndex"], &record["id"]), (&4.into(), &serde_json::Value::Null));
+    assert_eq!(
+        (&record["firstKeptEntryIndex"], &record["id"]),
+        (&4.into(), &serde_json::Value::Null)
+    );
     assert_eq!(nodes(&read(&after))[1..], ["user: three"]);
 }
 
 #[test]
 fn claude_code_rewinds_side_chains_and_calls_side_by_side() {
     let line = |kind: &str, uuid: &str, parent: &str, rest: &str| {
-        let parent = if parent.is_empty() { "null".into() } else { format!("\"{parent}\"") };
-        format!("{{\"type\":\"{kind}\",\"uuid\":\"{uuid}\",\"parentUuid\":{parent},\"sessionId\":\"s\",\"isSidechain\":false,{rest}}}\n")
+        let parent = if parent.is_empty() {
+            "null".into()
+        } else {
+            format!("\"{parent}\"")
+        };
+        format!(
+            "{{\"type\":\"{kind}\",\"uuid\":\"{uuid}\",\"parentUuid\":{parent},\"sessionId\":\"s\",\"isSidechain\":false,{rest}}}\n"
+        )
     };
     let said = |text: &str| format!("\"message\":{{\"role\":\"user\",\"content\":\"{text}\"}}");
-    let call = |id: &str| format!("\"message\":{{\"id\":\"m\",\"role\":\"assistant\",\"content\":[{{\"type\":\"tool_use\",\"id\":\"{id}\",\"name\":\"Bash\",\"input\":{{}}}}],\"usage\":{{\"input_tokens\":7,\"output_tokens\":3}}}}");
-    let answer = |id: &str| format!("\"message\":{{\"role\":\"user\",\"content\":[{{\"type\":\"tool_result\",\"tool_use_id\":\"{id}\",\"content\":\"out {id}\"}}]}}");
+    let call = |id: &str| {
+        format!(
+            "\"message\":{{\"id\":\"m\",\"role\":\"assistant\",\"content\":[{{\"type\":\"tool_use\",\"id\":\"{id}\",\"name\":\"Bash\",\"input\":{{}}}}],\"usage\":{{\"input_tokens\":7,\"output_tokens\":3}}}}"
+        )
+    };
+    let answer = |id: &str| {
+        format!(
+            "\"message\":{{\"role\":\"user\",\"content\":[{{\"type\":\"tool_result\",\"tool_use_id\":\"{id}\",\"content\":\"out {id}\"}}]}}"
+        )
+    };
     let document = [
         "{\"type\":\"summary\",\"summary\":\"x\",\"leafUuid\":\"z\"}\n".into(),
         line("user", "u1", "", &said("one")),
@@ -341,8 +405,16 @@ fn claude_code_rewinds_side_chains_and_calls_side_by_side() {
 
 #[test]
 fn codex_without_ordinals_rollbacks_and_the_bare_items_of_its_first_files() {
-    let item = |payload: &str| format!("{{\"timestamp\":\"2026-01-01T00:00:00Z\",\"type\":\"response_item\",\"payload\":{payload}}}\n");
-    let said = |role: &str, text: &str| format!("{{\"type\":\"message\",\"role\":\"{role}\",\"content\":[{{\"type\":\"input_text\",\"text\":\"{text}\"}}]}}");
+    let item = |payload: &str| {
+        format!(
+            "{{\"timestamp\":\"2026-01-01T00:00:00Z\",\"type\":\"response_item\",\"payload\":{payload}}}\n"
+        )
+    };
+    let said = |role: &str, text: &str| {
+        format!(
+            "{{\"type\":\"message\",\"role\":\"{role}\",\"content\":[{{\"type\":\"input_text\",\"text\":\"{text}\"}}]}}"
+        )
+    };
     let document = [
         "{\"timestamp\":\"2026-01-01T00:00:00Z\",\"type\":\"session_meta\",\"payload\":{\"id\":\"s\",\"cwd\":\"/w\",\"model_provider\":\"p\"}}\n".into(),
         item(&said("developer", "rules")),
@@ -358,7 +430,12 @@ fn codex_without_ordinals_rollbacks_and_the_bare_items_of_its_first_files() {
     ]
     .concat();
     let mut session = read(document.as_bytes());
-    let expected = ["user: one", "assistant: (why) + [encrypted_reasoning] + call c apply_patch", "result c: done", "user: three"];
+    let expected = [
+        "user: one",
+        "assistant: (why) + [encrypted_reasoning] + call c apply_patch",
+        "result c: done",
+        "user: three",
+    ];
     assert_eq!(nodes(&session), expected);
     compact(&mut session, 0, 2, "SUMMARY");
     let after = written(&session, 0);
@@ -372,14 +449,18 @@ fn codex_without_ordinals_rollbacks_and_the_bare_items_of_its_first_files() {
     let bare = [
         "{\"id\":\"s\",\"timestamp\":\"2025-05-01T00:00:00Z\",\"instructions\":null}\n".to_owned(),
         format!("{}\n", said("user", "one")),
-        "{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"shell\",\"arguments\":\"{}\"}\n".into(),
+        "{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"shell\",\"arguments\":\"{}\"}\n"
+            .into(),
         "{\"record_type\":\"state\"}\n".into(),
         "{\"type\":\"function_call_output\",\"call_id\":\"c\",\"output\":\"ok\"}\n".into(),
     ]
     .concat();
     let session = read(bare.as_bytes());
     assert_eq!((session.form(), session.id()), (Form::Codex, Some("s")));
-    assert_eq!(nodes(&session), ["user: one", "assistant: call c shell", "result c: ok"]);
+    assert_eq!(
+        nodes(&session),
+        ["user: one", "assistant: call c shell", "result c: ok"]
+    );
 
     // Earlier compactions do not say what they keep: what the user said.
     let earlier = format!(
@@ -405,13 +486,21 @@ fn gemini_patches_rewinds_and_its_earlier_files() {
         "{\"id\":\"6\",\"type\":\"user\",\"content\":\"two\"}\n",
     ]
     .concat();
-    let expected = ["user: one", "assistant: call c ls", "result c: out", "user: two"];
+    let expected = [
+        "user: one",
+        "assistant: call c ls",
+        "result c: out",
+        "user: two",
+    ];
     assert_eq!(nodes(&read(document.as_bytes())), expected);
 
     let legacy = "{\n  \"sessionId\": \"s\",\n  \"projectHash\": \"h\",\n  \"messages\": [\n    {\"id\":\"1\",\"type\":\"user\",\"content\":\"one\"},\n    {\"id\":\"2\",\"type\":\"gemini\",\"content\":\"answer\"},\n    {\"id\":\"3\",\"type\":\"user\",\"content\":\"two\"}\n  ],\n  \"summary\": \"kept\"\n}\n";
     let mut session = read(legacy.as_bytes());
     assert_eq!(session.form(), Form::Gemini);
-    assert_eq!(nodes(&session), ["user: one", "assistant: answer", "user: two"]);
+    assert_eq!(
+        nodes(&session),
+        ["user: one", "assistant: answer", "user: two"]
+    );
     compact(&mut session, 0, 1, "SUMMARY");
     let after = String::from_utf8(written(&session, 0)).unwrap();
     assert!(after.ends_with("\n    {\"id\":\"3\",\"type\":\"user\",\"content\":\"two\"}\n  ],\n  \"summary\": \"kept\"\n}\n"), "{after}");
@@ -423,20 +512,36 @@ fn opencode_tails_reverts_and_cleared_outputs() {
     let message = |id: &str, role: &str, more: &str, parts: &str| {
         format!("{{\"info\":{{\"id\":\"{id}\",\"role\":\"{role}\"{more}}},\"parts\":[{parts}]}}")
     };
-    let text = |text: &str| format!("{{\"type\":\"text\",\"text\":\"{text}\",\"id\":\"prt_0000000000010000000000000x\"}}");
+    let text = |text: &str| {
+        format!(
+            "{{\"type\":\"text\",\"text\":\"{text}\",\"id\":\"prt_0000000000010000000000000x\"}}"
+        )
+    };
     let tool = "{\"type\":\"tool\",\"tool\":\"bash\",\"callID\":\"c\",\"state\":{\"status\":\"completed\",\"input\":{},\"output\":\"long\",\"time\":{\"compacted\":1}}}";
     let running = "{\"type\":\"tool\",\"tool\":\"bash\",\"callID\":\"d\",\"state\":{\"status\":\"running\",\"input\":{}}}";
     let messages = [
         message("m1", "user", "", &text("gone")),
         message("m2", "user", "", &text("kept")),
         message("m3", "assistant", "", &format!("{tool},{running}")),
-        message("m4", "user", "", "{\"type\":\"compaction\",\"auto\":false,\"tail_start_id\":\"m2\"}"),
-        message("m5", "assistant", ",\"summary\":true,\"finish\":\"stop\",\"parentID\":\"m4\"", &text("S")),
+        message(
+            "m4",
+            "user",
+            "",
+            "{\"type\":\"compaction\",\"auto\":false,\"tail_start_id\":\"m2\"}",
+        ),
+        message(
+            "m5",
+            "assistant",
+            ",\"summary\":true,\"finish\":\"stop\",\"parentID\":\"m4\"",
+            &text("S"),
+        ),
         message("m6", "user", "", &text("after")),
         message("m7", "user", "", &text("taken back")),
     ]
     .join(",");
-    let document = format!("{{\"info\":{{\"id\":\"ses\",\"directory\":\"/w\",\"revert\":{{\"messageID\":\"m7\"}}}},\"messages\":[{messages}]}}");
+    let document = format!(
+        "{{\"info\":{{\"id\":\"ses\",\"directory\":\"/w\",\"revert\":{{\"messageID\":\"m7\"}}}},\"messages\":[{messages}]}}"
+    );
     let session = read(document.as_bytes());
     let surface = nodes(&session);
     assert!(surface[0].starts_with("checkpoint"));
@@ -456,13 +561,25 @@ fn opencode_tails_reverts_and_cleared_outputs() {
 fn pictures_and_documents_are_told_by_their_size() {
     let data = "A".repeat(4000);
     let documents = [
-        format!(r#"[{{"role":"user","content":[{{"type":"image_url","image_url":{{"url":"data:image/png;base64,{data}"}}}}]}}]"#),
-        format!(r#"[{{"role":"user","content":[{{"type":"image","source":{{"type":"base64","media_type":"image/png","data":"{data}"}}}}]}}]"#),
-        format!(r#"{{"input":[{{"role":"user","content":[{{"type":"input_image","image_url":"data:image/png;base64,{data}"}}]}}]}}"#),
-        format!(r#"[{{"role":"user","content":[{{"type":"file","mediaType":"image/png","data":"{data}"}}]}}]"#),
+        format!(
+            r#"[{{"role":"user","content":[{{"type":"image_url","image_url":{{"url":"data:image/png;base64,{data}"}}}}]}}]"#
+        ),
+        format!(
+            r#"[{{"role":"user","content":[{{"type":"image","source":{{"type":"base64","media_type":"image/png","data":"{data}"}}}}]}}]"#
+        ),
+        format!(
+            r#"{{"input":[{{"role":"user","content":[{{"type":"input_image","image_url":"data:image/png;base64,{data}"}}]}}]}}"#
+        ),
+        format!(
+            r#"[{{"role":"user","content":[{{"type":"file","mediaType":"image/png","data":"{data}"}}]}}]"#
+        ),
     ];
     for document in documents {
-        assert_eq!(nodes(&read(document.as_bytes())), ["user: image/png 3000"], "{document:.60}");
+        assert_eq!(
+            nodes(&read(document.as_bytes())),
+            ["user: image/png 3000"],
+            "{document:.60}"
+        );
     }
 }
 
@@ -477,9 +594,16 @@ fn what_cannot_be_told_apart_is_named() {
         ("[]", "its first line is `[]`"),
         ("[1,2]", "its first line is `[1,2]`"),
     ] {
-        let error = Session::read(document.into(), options).unwrap_err().to_string();
+        let error = Session::read(document.into(), options)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(expected), "{document}: {error}");
     }
-    let error = Session::read(b"{\"a\":1}".to_vec(), options).unwrap_err().to_string();
-    assert!(Form::names().iter().all(|name| error.contains(name)), "{error}");
+    let error = Session::read(b"{\"a\":1}".to_vec(), options)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        Form::names().iter().all(|name| error.contains(name)),
+        "{error}"
+    );
 }

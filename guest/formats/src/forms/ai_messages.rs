@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Form, Reader, is_checkpoint, line, span_of, with_list};
 use crate::content::{
-    Side, ai_sdk, anthropic, blocks, call, item_side, openai_chat, opaque, responses_item, result,
+    Side, ai_sdk, anthropic, blocks, call, item_side, opaque, openai_chat, responses_item, result,
 };
 use crate::document::{Fault, one_value};
 use crate::json::{Fields, Json, told};
@@ -70,11 +70,17 @@ impl Api for OpenaiChat {
             let id = fields.text("tool_call_id").or(fields.text("name"));
             return vec![result(id.unwrap_or_default(), false, content)];
         }
-        let reasoning = fields.text("reasoning_content").or(fields.text("reasoning"));
+        let reasoning = fields
+            .text("reasoning_content")
+            .or(fields.text("reasoning"));
         if let Some(reasoning) = reasoning.filter(|reasoning| !reasoning.is_empty()) {
             content.insert(0, ContentBlock::Reasoning(reasoning.into_owned()));
         }
-        for made in fields.get("tool_calls").and_then(Json::items).unwrap_or_default() {
+        for made in fields
+            .get("tool_calls")
+            .and_then(Json::items)
+            .unwrap_or_default()
+        {
             let id = made.get("id").and_then(Json::text).unwrap_or_default();
             let did = made.get("function").or(made.get("custom"));
             content.push(match did.and_then(Json::fields) {
@@ -195,7 +201,9 @@ impl<A: Api + Sync> Reader for A {
                     why: format!("message {}: {why}", index + 1),
                 }
             };
-            let fields = message.fields().ok_or_else(|| wrong("it is not an object"))?;
+            let fields = message
+                .fields()
+                .ok_or_else(|| wrong("it is not an object"))?;
             let Some(side) = A::side(&fields) else {
                 let role = fields.get("role").map_or("none", Json::raw);
                 return Err(wrong(&format!(
@@ -231,7 +239,10 @@ impl<A: Api + Sync> Reader for A {
     }
 
     fn content(&self, _kind: Kind, records: &[Json<'_>]) -> Vec<ContentBlock> {
-        records.iter().flat_map(|record| A::content(*record)).collect()
+        records
+            .iter()
+            .flat_map(|record| A::content(*record))
+            .collect()
     }
 
     fn record(&self, rewritten: &Rewritten<'_>, _stamp: &mut Stamp) -> Result<Write, Refusal> {
@@ -249,7 +260,8 @@ impl<A: Api + Sync> Reader for A {
         let mut at = None;
         for message in &messages {
             let start = span_of(session.bytes(), message.raw()).start;
-            let is_node = message.fields().and_then(|fields| A::side(&fields)) != Some(Side::Envelope);
+            let is_node =
+                message.fields().and_then(|fields| A::side(&fields)) != Some(Side::Envelope);
             if is_node && !head.contains(&start) && !tail.contains(&start) {
                 at.get_or_insert(elements.len());
                 continue;
@@ -286,9 +298,7 @@ fn interrupted<A: Api>(elements: &[Json<'_>]) -> Vec<Vec<String>> {
         match side(at) {
             Some(Side::User) => later = true,
             Some(Side::Assistant) => {
-                let piece = A::ANSWERS_IN_PIECES
-                    && at > 0
-                    && side(at - 1) == Some(Side::Assistant);
+                let piece = A::ANSWERS_IN_PIECES && at > 0 && side(at - 1) == Some(Side::Assistant);
                 later |= !piece;
             }
             _ => {}
@@ -349,7 +359,11 @@ pub(super) fn recognise(document: Json<'_>) -> Option<Form> {
             continue;
         }
         chat |= message.has("tool_calls") || message.has("tool_call_id");
-        for block in message.get("content").and_then(Json::items).unwrap_or_default() {
+        for block in message
+            .get("content")
+            .and_then(Json::items)
+            .unwrap_or_default()
+        {
             match block.get("type").and_then(Json::text).as_deref() {
                 Some("input_text" | "output_text" | "input_image" | "input_file") => items = true,
                 Some("tool-call" | "tool-result" | "reasoning" | "file") => sdk = true,
@@ -357,7 +371,9 @@ pub(super) fn recognise(document: Json<'_>) -> Option<Form> {
                     Some(_) => anthropic = true,
                     None => sdk = true,
                 },
-                Some("tool_use" | "tool_result" | "thinking" | "redacted_thinking" | "document") => {
+                Some(
+                    "tool_use" | "tool_result" | "thinking" | "redacted_thinking" | "document",
+                ) => {
                     anthropic = true;
                 }
                 Some("image_url" | "refusal" | "input_audio") => chat = true,

@@ -92,7 +92,10 @@ impl Reader for ClaudeCode {
         let read = lines.each(|record| {
             let kind = record.fields.text("type").unwrap_or_default();
             let in_tree = record.fields.has("uuid")
-                && matches!(&*kind, "user" | "assistant" | "system" | "attachment" | "progress");
+                && matches!(
+                    &*kind,
+                    "user" | "assistant" | "system" | "attachment" | "progress"
+                );
             if !in_tree && !BESIDE.contains(&&*kind) {
                 foreign(Form::ClaudeCode, &record.fields)?;
             }
@@ -136,7 +139,11 @@ impl Reader for ClaudeCode {
         if !rewritten.head.is_empty() {
             return Err(session.refusal("what is replaced must begin with its first node"));
         }
-        let Some(leaf) = session.facts().leaf.and_then(|leaf| session.json(leaf).fields()) else {
+        let Some(leaf) = session
+            .facts()
+            .leaf
+            .and_then(|leaf| session.json(leaf).fields())
+        else {
             return Err(session.refusal("it has no line to go on from"));
         };
         let leaf_uuid = leaf.text("uuid").unwrap_or_default();
@@ -338,7 +345,9 @@ fn build(nodes: &[Node], into: &mut Builder) {
         replaced.push((at, before.map(|before| tree.chain(before))));
         let tail = kept.as_ref().and_then(|kept| tree.keep(kept));
         // Where nothing has come since, the session ends with what was kept.
-        let anchor = kept.as_ref().and_then(|[_, _, anchor]| tree.find(Some(anchor)));
+        let anchor = kept
+            .as_ref()
+            .and_then(|[_, _, anchor]| tree.find(Some(anchor)));
         if let Some(tail) = tail
             && (leaf == at || Some(leaf) == anchor)
         {
@@ -384,8 +393,14 @@ fn add(tree: &Tree<'_>, chain: &[usize], boundary: Option<usize>, into: &mut Bui
     // Calls that ran side by side: the results of all but one hang beside the chain.
     let mut beside: HashMap<&str, Vec<usize>> = HashMap::new();
     for (at, node) in nodes.iter().enumerate() {
-        let missing = node.answers.iter().any(|id| !answered.contains(id.as_str()));
-        if !on_chain.contains(&at) && missing && let Some(parent) = &node.parent {
+        let missing = node
+            .answers
+            .iter()
+            .any(|id| !answered.contains(id.as_str()));
+        if !on_chain.contains(&at)
+            && missing
+            && let Some(parent) = &node.parent
+        {
             beside.entry(parent).or_default().push(at);
         }
     }
@@ -393,7 +408,9 @@ fn add(tree: &Tree<'_>, chain: &[usize], boundary: Option<usize>, into: &mut Bui
     let mut messages: HashMap<&str, u32> = HashMap::new();
     for at in chain {
         let node = &nodes[*at];
-        let usage = node.usage.filter(|_| boundary.is_none_or(|boundary| *at > boundary));
+        let usage = node
+            .usage
+            .filter(|_| boundary.is_none_or(|boundary| *at > boundary));
         match &node.kind {
             NodeKind::User if node.answers.is_empty() => {
                 into.user(Kind::User, &[node.span]);

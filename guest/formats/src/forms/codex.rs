@@ -71,12 +71,17 @@ impl Reader for Codex {
                     && ((kind == "message" && line.has("role") && line.has("content"))
                         || matches!(
                             &*kind,
-                            "function_call" | "function_call_output" | "local_shell_call" | "reasoning"
+                            "function_call"
+                                | "function_call_output"
+                                | "local_shell_call"
+                                | "reasoning"
                         ))
             }
             None => {
                 line.has("record_type")
-                    || (line.has("id") && line.has("timestamp") && line.get("instructions").is_some())
+                    || (line.has("id")
+                        && line.has("timestamp")
+                        && line.get("instructions").is_some())
             }
         }
     }
@@ -84,6 +89,8 @@ impl Reader for Codex {
     fn read(&self, bytes: &[u8], skip_damaged: bool, into: &mut Builder) -> Result<(), Fault> {
         let mut lines = Lines::of(bytes, skip_damaged);
         let mut segments = vec![Segment::default()];
+        // Items are wrapped in all of a file or in none.
+        let mut wrapped = false;
         let mut provider = String::from("openai");
         let mut model = String::new();
         let read = lines.each(|record| {
@@ -95,7 +102,9 @@ impl Reader for Codex {
                 foreign(Form::Codex, fields)?;
                 let segment = segments.last_mut().ok_or("no segment")?;
                 match item_side(fields) {
-                    Some(side) if fields.has("type") => add(segment, side, record.span, fields),
+                    Some(side) if fields.has("type") && !wrapped => {
+                        add(segment, side, record.span, fields)
+                    }
                     _ => {
                         let id = fields.text("id").map(|id| id.into_owned());
                         into.facts.id = into.facts.id.take().or(id);
@@ -103,6 +112,7 @@ impl Reader for Codex {
                 }
                 return Ok(());
             };
+            wrapped = true;
             let Some(inner) = payload.fields() else {
                 return Err("`payload` is not an object".into());
             };
@@ -114,7 +124,10 @@ impl Reader for Codex {
                     provider = own("model_provider").unwrap_or(std::mem::take(&mut provider));
                 }
                 "turn_context" => {
-                    model = inner.text("model").map(|m| m.into_owned()).unwrap_or_default();
+                    model = inner
+                        .text("model")
+                        .map(|m| m.into_owned())
+                        .unwrap_or_default();
                     let cwd = inner.text("cwd").map(|cwd| cwd.into_owned());
                     into.facts.cwd = cwd.or(into.facts.cwd.take());
                 }
@@ -167,7 +180,11 @@ impl Reader for Codex {
 
     fn record(&self, rewritten: &Rewritten<'_>, stamp: &mut Stamp) -> Result<Write, Refusal> {
         let session = rewritten.session;
-        let Some(last) = session.facts().last.and_then(|last| session.json(last).fields()) else {
+        let Some(last) = session
+            .facts()
+            .last
+            .and_then(|last| session.json(last).fields())
+        else {
             return Err(session.refusal("it has no lines"));
         };
         let checkpoint = line(&json!({
@@ -232,7 +249,9 @@ fn compacted(
     if let Some(history) = fields.get("replacement_history").and_then(Json::items) {
         for item in history {
             let Some(inner) = item.fields() else { continue };
-            let Some(side) = item_side(&inner) else { continue };
+            let Some(side) = item_side(&inner) else {
+                continue;
+            };
             add(&mut segment, side, span_of(bytes, item.raw()), &inner);
             // The summary is one of the messages; where it stands says the text.
             let said = texts(&blocks(inner.get("content"), responses));
@@ -248,7 +267,9 @@ fn compacted(
     }
     // Earlier versions keep what the user said, the newest, and put the summary behind it.
     let mut left = KEPT_USER_BYTES;
-    let users = before.into_iter().flat_map(|before| before.items.iter().rev());
+    let users = before
+        .into_iter()
+        .flat_map(|before| before.items.iter().rev());
     let users = users.filter(|item| item.part == Part::Side(Side::User));
     let mut kept: Vec<Span> = users
         .take_while(|item| {
@@ -265,9 +286,10 @@ fn compacted(
         part,
         usage: None,
     };
-    segment
-        .items
-        .extend(kept.into_iter().map(|span| item(span, Part::Side(Side::User))));
+    segment.items.extend(
+        kept.into_iter()
+            .map(|span| item(span, Part::Side(Side::User))),
+    );
     segment
         .items
         .push(item(span_of(bytes, payload.raw()), Part::Checkpoint));

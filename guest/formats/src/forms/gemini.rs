@@ -21,6 +21,9 @@ pub(crate) struct Gemini;
 /// program, and what it puts there anew.
 const NOT_SENT: [&str; 4] = ["/", "?", "<session_context>", "<hook_context>"];
 
+/// Types of messages.
+const TYPES: [&str; 5] = ["user", "gemini", "info", "error", "warning"];
+
 /// Whether an object is a whole session of the earlier versions.
 pub(super) fn is_legacy(fields: &Fields<'_>) -> bool {
     fields.has("sessionId") && fields.get("messages").is_some_and(Json::is_array)
@@ -34,8 +37,8 @@ impl Reader for Gemini {
     }
 
     fn read(&self, bytes: &[u8], skip_damaged: bool, into: &mut Builder) -> Result<(), Fault> {
-        let (_, whole) = one_value(bytes)?;
-        if let Ok(fields) = object(whole)
+        let whole = one_value(bytes).ok().map(|(_, whole)| whole);
+        if let Some(fields) = whole.and_then(|whole| object(whole).ok())
             && is_legacy(&fields)
         {
             let list = fields.get("messages").unwrap_or(Json::of("[]"));
@@ -58,7 +61,8 @@ impl Reader for Gemini {
             if let Some(id) = fields.text("$rewindTo") {
                 messages.rewind(&id);
             } else if fields.get("id").is_some_and(Json::is_text) {
-                if fields.has("parentId") || fields.has("uuid") || fields.has("payload") {
+                let kind = fields.text("type");
+                if !TYPES.contains(&kind.as_deref().unwrap_or_default()) {
                     foreign(Form::Gemini, fields)?;
                 }
                 let text = &bytes[record.span.start..record.span.end];
@@ -192,7 +196,8 @@ fn compacts(bytes: &[u8], list: &[Json<'_>], old: &[Span]) -> bool {
     let Some(id) = checkpoint.and_then(|message| message.get("id")?.text()) else {
         return false;
     };
-    let known = |span: &Span| message_of(bytes, span).get("id").and_then(Json::text) == Some(id.clone());
+    let known =
+        |span: &Span| message_of(bytes, span).get("id").and_then(Json::text) == Some(id.clone());
     !old.iter().any(known)
 }
 
@@ -213,8 +218,14 @@ fn build_list(bytes: &[u8], list: &[Span], newest: bool, into: &mut Builder) {
     for span in list {
         let message = json(span);
         if message.get("type").and_then(Json::text).as_deref() == Some("user") {
-            for part in message.get("content").and_then(Json::items).unwrap_or_default() {
-                let id = part.get("functionResponse").and_then(|answer| answer.get("id")?.text());
+            for part in message
+                .get("content")
+                .and_then(Json::items)
+                .unwrap_or_default()
+            {
+                let id = part
+                    .get("functionResponse")
+                    .and_then(|answer| answer.get("id")?.text());
                 answered.extend(id.map(|id| id.into_owned()));
             }
         }
@@ -271,7 +282,11 @@ fn build_list(bytes: &[u8], list: &[Span], newest: bool, into: &mut Builder) {
                     )
                 });
                 into.node(Kind::Assistant, &[*span], usage);
-                for made in message.get("toolCalls").and_then(Json::items).unwrap_or_default() {
+                for made in message
+                    .get("toolCalls")
+                    .and_then(Json::items)
+                    .unwrap_or_default()
+                {
                     let id = made.get("id").and_then(Json::text).unwrap_or_default();
                     let has_result = made.get("result").is_some_and(|result| !result.is_null());
                     if has_result && !answered.contains(&*id) {
@@ -301,13 +316,20 @@ fn answer(message: &Fields<'_>) -> Vec<ContentBlock> {
         .filter(|block| !matches!(block, ContentBlock::Text(text) if text.is_empty()))
         .collect();
     let complete = parts.iter().any(|block| {
-        matches!(block, ContentBlock::ToolCall(_) | ContentBlock::Reasoning(_))
+        matches!(
+            block,
+            ContentBlock::ToolCall(_) | ContentBlock::Reasoning(_)
+        )
     });
     if complete {
         return parts;
     }
     let mut content = Vec::new();
-    for thought in message.get("thoughts").and_then(Json::items).unwrap_or_default() {
+    for thought in message
+        .get("thoughts")
+        .and_then(Json::items)
+        .unwrap_or_default()
+    {
         let told = |key| thought.get(key).and_then(Json::text).unwrap_or_default();
         content.push(ContentBlock::Reasoning(match &*told("subject") {
             "" => told("description").into_owned(),
@@ -315,7 +337,11 @@ fn answer(message: &Fields<'_>) -> Vec<ContentBlock> {
         }));
     }
     content.extend(parts);
-    for made in message.get("toolCalls").and_then(Json::items).unwrap_or_default() {
+    for made in message
+        .get("toolCalls")
+        .and_then(Json::items)
+        .unwrap_or_default()
+    {
         let told = |key| made.get(key).and_then(Json::text).unwrap_or_default();
         content.push(call(told("id"), told("name"), made.get("args")));
     }
@@ -328,7 +354,9 @@ fn tool_answer(record: &Fields<'_>) -> Vec<ContentBlock> {
         return blocks(record.get("content"), gemini);
     }
     let id = record.text("id").unwrap_or_default().into_owned();
-    let failed = record.text("status").is_some_and(|status| status == "error");
+    let failed = record
+        .text("status")
+        .is_some_and(|status| status == "error");
     let answered = record.get("result");
     let parts = match answered {
         Some(answered) if answered.is_object() => answered

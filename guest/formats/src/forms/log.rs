@@ -30,6 +30,10 @@ impl Reader for Log {
                 // Whose line it is says more than what it lacks.
                 Err(why) => return foreign(Form::Log, &record.fields).and(Err(why)),
                 Ok(Line::Header { id }) => {
+                    foreign(Form::Log, &record.fields)?;
+                    if into.len() > 0 {
+                        return Err("a header after the first event".into());
+                    }
                     into.facts.id = id;
                     let cwd = record.fields.text("cwd");
                     into.facts.cwd = cwd.map(|cwd| cwd.into_owned());
@@ -63,6 +67,7 @@ impl Reader for Log {
             Ok(())
         });
         into.remarks = lines.remarks;
+        into.facts.torn = lines.torn;
         read
     }
 
@@ -73,13 +78,21 @@ impl Reader for Log {
 
     /// Unused: a log is appended to event by event, by [`write`].
     fn record(&self, rewritten: &Rewritten<'_>, _stamp: &mut Stamp) -> Result<Write, Refusal> {
-        Err(rewritten.session.refusal("its events are written one by one"))
+        Err(rewritten
+            .session
+            .refusal("its events are written one by one"))
     }
 }
 
 /// What was appended, as lines.
 pub(crate) fn write(session: &Session, stamp: &mut Stamp) -> Result<Write, Refusal> {
-    let mut compaction = None;
+    // The one that is under way, if there is one: it is the first to end.
+    let newest = session.facts().compaction.first();
+    let id = newest.and_then(|line| session.json(*line).get("data")?.get("compactionId")?.text());
+    let mut compaction = match session.compacting() {
+        true => id.map(|id| id.into_owned()),
+        false => None,
+    };
     let mut lines = Vec::new();
     for event in session.appended() {
         match &event.payload {
@@ -92,7 +105,9 @@ pub(crate) fn write(session: &Session, stamp: &mut Stamp) -> Result<Write, Refus
                     (&event.payload, event.surface)
                 {
                     let original = session.records(range.start);
-                    let original = original.first().and_then(|line| parse(line.as_bytes()).ok());
+                    let original = original
+                        .first()
+                        .and_then(|line| parse(line.as_bytes()).ok());
                     let data = original.and_then(|line| rewrite_result(&line, result));
                     if let Some(data) = data {
                         line["data"] = data;

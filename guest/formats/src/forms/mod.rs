@@ -202,15 +202,16 @@ fn foreign(own: Form, fields: &Fields<'_>) -> Result<(), String> {
 
 /// Lines to put behind a document.
 fn append_lines(session: &Session, lines: &[String]) -> Write {
+    let keep = session.facts().torn.unwrap_or(session.bytes().len());
     let mut bytes = Vec::new();
-    if !session.bytes().is_empty() && !session.bytes().ends_with(b"\n") {
+    if keep > 0 && session.bytes()[keep - 1] != b'\n' {
         bytes.push(b'\n');
     }
     for line in lines {
         bytes.extend_from_slice(line.as_bytes());
         bytes.push(b'\n');
     }
-    Write::Append(bytes)
+    Write::Append { keep, bytes }
 }
 
 /// A document without the lines of its newest compaction, which must be its last.

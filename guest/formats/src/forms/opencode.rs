@@ -34,7 +34,10 @@ impl Reader for Opencode {
         if let Some(revert) = info.get("revert").and_then(Json::fields) {
             let from = revert.text("messageID").unwrap_or_default();
             let in_part = revert.has("partID");
-            if let Some(at) = messages.iter().position(|m| id_of(*m).is_some_and(|id| id == from)) {
+            if let Some(at) = messages
+                .iter()
+                .position(|m| id_of(*m).is_some_and(|id| id == from))
+            {
                 messages.truncate(if in_part { at + 1 } else { at });
             }
         }
@@ -51,7 +54,9 @@ impl Reader for Opencode {
             into.rewrite();
             into.node(Kind::Checkpoint, &records, None);
             let tail = tail.and_then(|tail| {
-                messages[..prompt].iter().position(|m| id_of(*m).is_some_and(|id| id == tail))
+                messages[..prompt]
+                    .iter()
+                    .position(|m| id_of(*m).is_some_and(|id| id == tail))
             });
             for message in &messages[tail.unwrap_or(prompt)..prompt] {
                 // Earlier checkpoints are not part of a tail.
@@ -98,7 +103,9 @@ impl Reader for Opencode {
                 let info = message.get("info")?;
                 (info.get("role")?.text()? == role).then_some(info)
             });
-            found.next().and_then(|info| parse(info.raw().as_bytes()).ok())
+            found
+                .next()
+                .and_then(|info| parse(info.raw().as_bytes()).ok())
         };
         let (Some(user), Some(assistant)) = (newest("user"), newest("assistant")) else {
             return Err(session.refusal("it has no question and answer to make its records like"));
@@ -106,8 +113,13 @@ impl Reader for Opencode {
         let ids = messages.iter().filter_map(|message| id_of(*message));
         let message_ids = Ids::after(ids.map(|id| id.into_owned()), "msg_");
         let part_ids = messages.iter().flat_map(|message| {
-            let parts = message.get("parts").and_then(Json::items).unwrap_or_default();
-            parts.into_iter().filter_map(|part| Some(part.get("id")?.text()?.into_owned()))
+            let parts = message
+                .get("parts")
+                .and_then(Json::items)
+                .unwrap_or_default();
+            parts
+                .into_iter()
+                .filter_map(|part| Some(part.get("id")?.text()?.into_owned()))
         });
         let part_ids = Ids::after(part_ids, "prt_");
         let (Some(message_ids), Some(part_ids)) = (message_ids, part_ids) else {
@@ -123,7 +135,9 @@ impl Reader for Opencode {
         prompt["time"] = json!({"created": time});
         let mut mark = json!({"type": "compaction", "auto": false});
         let first = rewritten.tail.first().and_then(|seq| session.record(*seq));
-        if let Some(first) = first.and_then(|first| id_of(session.json(first)).map(|id| id.into_owned())) {
+        if let Some(first) =
+            first.and_then(|first| id_of(session.json(first)).map(|id| id.into_owned()))
+        {
             mark["tail_start_id"] = json!(first);
         }
         mark["id"] = json!(mark_id);
@@ -209,12 +223,15 @@ fn parts<'a>(message: &Fields<'a>) -> Vec<Fields<'a>> {
 
 /// Whether a message is a summary that came to its end.
 fn is_summary(message: Json<'_>) -> bool {
-    message.get("info").and_then(Json::fields).is_some_and(|info| {
-        info.is_true("summary")
-            && info.text("role").is_some_and(|role| role == "assistant")
-            && info.has("finish")
-            && !info.has("error")
-    })
+    message
+        .get("info")
+        .and_then(Json::fields)
+        .is_some_and(|info| {
+            info.is_true("summary")
+                && info.text("role").is_some_and(|role| role == "assistant")
+                && info.has("finish")
+                && !info.has("error")
+        })
 }
 
 fn asks_for_compaction(message: Json<'_>) -> bool {
@@ -262,7 +279,10 @@ fn add(bytes: &[u8], message: Json<'_>, counted: bool, into: &mut Builder) {
     }
     let named = |key: &str| info.text(key).unwrap_or_default();
     into.header(&named("providerID"), &named("modelID"));
-    let usage = info.get("tokens").and_then(Json::fields).filter(|_| counted);
+    let usage = info
+        .get("tokens")
+        .and_then(Json::fields)
+        .filter(|_| counted);
     let usage = usage.map(|figures| {
         let cache = figures.get("cache").and_then(Json::fields);
         let cached = |key| tokens(cache.as_ref().and_then(|cache| cache.number(key)));
@@ -275,7 +295,10 @@ fn add(bytes: &[u8], message: Json<'_>, counted: bool, into: &mut Builder) {
         }
     });
     into.node(kind, &[span], usage.filter(|usage| usage.output_tokens > 0));
-    let made = fields.get("parts").and_then(Json::items).unwrap_or_default();
+    let made = fields
+        .get("parts")
+        .and_then(Json::items)
+        .unwrap_or_default();
     for part in made {
         if part.get("type").and_then(Json::text).as_deref() == Some("tool") {
             into.node_within(Kind::Result, span_of(bytes, part.raw()));
@@ -361,7 +384,10 @@ impl Ids {
 fn append_to_list(session: &Session, list: Span, new: &[String]) -> Write {
     let items = session.json(list).items().unwrap_or_default();
     let bytes = session.bytes();
-    let spans: Vec<Span> = items.iter().map(|item| span_of(bytes, item.raw())).collect();
+    let spans: Vec<Span> = items
+        .iter()
+        .map(|item| span_of(bytes, item.raw()))
+        .collect();
     let (at, gap) = match &spans[..] {
         [] => (list.start + 1, &bytes[..0]),
         [.., last] => (last.end, &bytes[list.start + 1..spans[0].start]),

@@ -32,7 +32,10 @@ enum EntryKind {
         first_kept_index: Option<usize>,
     },
     /// Other content for an earlier entry; none where it is taken out.
-    Edit { target: String, removes: bool },
+    Edit {
+        target: String,
+        removes: bool,
+    },
     Other,
 }
 
@@ -54,7 +57,10 @@ const TYPES: [&str; 12] = [
 impl Reader for Pi {
     fn recognises(&self, line: &Fields<'_>) -> bool {
         let kind = line.text("type").unwrap_or_default();
-        if line.has("seq") || line.has("payload") || !line.get("timestamp").is_some_and(Json::is_text) {
+        if line.has("seq")
+            || line.has("payload")
+            || !line.get("timestamp").is_some_and(Json::is_text)
+        {
             return false;
         }
         match &*kind {
@@ -69,9 +75,14 @@ impl Reader for Pi {
         let mut lines = Lines::of(bytes, skip_damaged);
         let mut entries: Vec<Entry> = Vec::new();
         let read = lines.each(|record| {
-            let kind = record.fields.text("type").ok_or("`type` is missing")?;
-            if !TYPES.contains(&&*kind) {
+            let kind = record.fields.text("type").unwrap_or_default();
+            let is_own =
+                TYPES.contains(&&*kind) && (kind != "session" || self.recognises(&record.fields));
+            if !is_own {
                 foreign(Form::Pi, &record.fields)?;
+            }
+            if kind.is_empty() {
+                return Err("`type` is missing".into());
             }
             into.facts.last = Some(record.span);
             let entry = entry(&kind, record.span, &record.fields)?;
@@ -98,7 +109,9 @@ impl Reader for Pi {
             "compaction" => vec![text(entry.text("summary").unwrap_or_default())],
             "branch_summary" => {
                 let summary = entry.text("summary").unwrap_or_default();
-                vec![text(format!("Summary of a branch that was left: {summary}"))]
+                vec![text(format!(
+                    "Summary of a branch that was left: {summary}"
+                ))]
             }
             "custom_message" => blocks(entry.get("content"), pi),
             "context_edit" => {
@@ -134,7 +147,9 @@ impl Reader for Pi {
         let first_id = first.and_then(|first| session.json(first).get("id")?.text());
         match (first, first_id) {
             // Nothing is kept: the checkpoint itself is the first that is.
-            (None, _) if entry.get("id").is_some() => entry["firstKeptEntryId"] = entry["id"].clone(),
+            (None, _) if entry.get("id").is_some() => {
+                entry["firstKeptEntryId"] = entry["id"].clone()
+            }
             (Some(_), Some(id)) => entry["firstKeptEntryId"] = json!(id),
             (first, None) => {
                 // Entries are counted as the program counts them: from the header on.
@@ -191,7 +206,9 @@ fn entry(kind: &str, span: Span, fields: &Fields<'_>) -> Result<Entry, String> {
 }
 
 fn message(message: Option<Json<'_>>) -> Result<EntryKind, String> {
-    let message = message.and_then(Json::fields).ok_or("`message` is missing")?;
+    let message = message
+        .and_then(Json::fields)
+        .ok_or("`message` is missing")?;
     let role = message.text("role").ok_or("`message.role` is missing")?;
     Ok(match &*role {
         "user" => EntryKind::Node(Kind::User, None),
@@ -204,7 +221,10 @@ fn message(message: Option<Json<'_>>) -> Result<EntryKind, String> {
             let stop = message.text("stopReason");
             // What failed was not counted to its end.
             let failed = matches!(stop.as_deref(), Some("error" | "aborted"));
-            let usage = message.get("usage").and_then(Json::fields).filter(|_| !failed);
+            let usage = message
+                .get("usage")
+                .and_then(Json::fields)
+                .filter(|_| !failed);
             let usage = usage.map(|usage| Usage {
                 input_tokens: tokens(usage.number("input")),
                 output_tokens: tokens(usage.number("output")),
@@ -300,7 +320,10 @@ fn build(entries: &[Entry], path: &[usize], into: &mut Builder) {
                         (None, None) => false,
                     }
                 });
-                for at in path.get(kept.unwrap_or(position)..position).unwrap_or_default() {
+                for at in path
+                    .get(kept.unwrap_or(position)..position)
+                    .unwrap_or_default()
+                {
                     if let EntryKind::Node(kind, _) = &entries[*at].kind {
                         node(&entries[*at], *kind, None, &edits, into);
                     }
@@ -311,13 +334,7 @@ fn build(entries: &[Entry], path: &[usize], into: &mut Builder) {
     }
 }
 
-fn node(
-    entry: &Entry,
-    kind: Kind,
-    usage: Option<Usage>,
-    edits: &Edits<'_>,
-    into: &mut Builder,
-) {
+fn node(entry: &Entry, kind: Kind, usage: Option<Usage>, edits: &Edits<'_>, into: &mut Builder) {
     let edit = entry.id.as_deref().and_then(|id| edits.get(id));
     let mut parts = vec![entry.span];
     match edit {
@@ -345,9 +362,10 @@ fn shell_run(message: &Fields<'_>) -> String {
     }
     if message.is_true("cancelled") {
         told.push_str("\nI cancelled it.");
-    } else if let Some(code) = message.get("exitCode").filter(|code| {
-        !matches!(code.raw(), "0" | "null")
-    }) {
+    } else if let Some(code) = message
+        .get("exitCode")
+        .filter(|code| !matches!(code.raw(), "0" | "null"))
+    {
         told.push_str(&format!("\nIt ended with code {}.", code.raw()));
     }
     if message.is_true("truncated") {

@@ -27,10 +27,15 @@ pub const MADE: [&str; 5] = [
 
 /// A log of three turns, as deepseek-harness writes one.
 pub fn log() -> Vec<u8> {
-    let mut text = String::from("{\"type\":\"session\",\"version\":0,\"id\":\"s\",\"createdAt\":1}\n");
+    let mut text =
+        String::from("{\"type\":\"session\",\"version\":0,\"id\":\"s\",\"createdAt\":1}\n");
     let mut seq = 0;
     let mut add = |kind: &str, data: String, surface: bool| {
-        let op = if surface { ",\"surfaceOp\":\"append\"" } else { "" };
+        let op = if surface {
+            ",\"surfaceOp\":\"append\""
+        } else {
+            ""
+        };
         text.push_str(&format!(
             "{{\"type\":\"{kind}\",\"seq\":{seq},\"time\":1,\"data\":{data}{op}}}\n"
         ));
@@ -41,17 +46,23 @@ pub fn log() -> Vec<u8> {
         let words = "please ".repeat(100);
         add(
             "user/message",
-            format!("{{\"id\":\"u\",\"role\":\"user\",\"content\":[{{\"type\":\"text\",\"text\":\"TURN-{turn} {words}\"}}]}}"),
+            format!(
+                "{{\"id\":\"u\",\"role\":\"user\",\"content\":[{{\"type\":\"text\",\"text\":\"TURN-{turn} {words}\"}}]}}"
+            ),
             true,
         );
         add(
             "assistant/message",
-            format!("{{\"message\":{{\"role\":\"assistant\",\"content\":[{{\"type\":\"tool-call\",\"id\":\"c{turn}\",\"name\":\"n\",\"arguments\":\"{{}}\"}}]}}}}"),
+            format!(
+                "{{\"message\":{{\"role\":\"assistant\",\"content\":[{{\"type\":\"tool-call\",\"id\":\"c{turn}\",\"name\":\"n\",\"arguments\":\"{{}}\"}}]}}}}"
+            ),
             true,
         );
         add(
             "tool/result",
-            format!("{{\"message\":{{\"role\":\"user\",\"content\":[{{\"type\":\"tool-result\",\"toolCallId\":\"c{turn}\",\"content\":[{{\"type\":\"text\",\"text\":\"out\"}}],\"isError\":false}}]}}}}"),
+            format!(
+                "{{\"message\":{{\"role\":\"user\",\"content\":[{{\"type\":\"tool-result\",\"toolCallId\":\"c{turn}\",\"content\":[{{\"type\":\"text\",\"text\":\"out\"}}],\"isError\":false}}]}}}}"
+            ),
             true,
         );
         add("turn/end", format!("{{\"turn\":{turn}}}"), false);
@@ -169,12 +180,15 @@ pub fn written(session: &Session, seed: u8) -> Vec<u8> {
         after: 10,
     };
     let write = session.write(&mut stamp(seed), figures);
-    apply(session.bytes(), write.expect("it has a record").expect("it has changed"))
+    apply(
+        session.bytes(),
+        write.expect("it has a record").expect("it has changed"),
+    )
 }
 
 pub fn apply(bytes: &[u8], write: Write) -> Vec<u8> {
     match write {
-        Write::Append(more) => [bytes, &more].concat(),
+        Write::Append { keep, bytes: more } => [&bytes[..keep], &more].concat(),
         Write::Whole(whole) => whole,
     }
 }
