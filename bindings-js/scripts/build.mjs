@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { gzipSync } from 'node:zlib';
+import { brotliCompressSync, gzipSync } from 'node:zlib';
 
 const here = fileURLToPath(new URL('..', import.meta.url));
 const run = (command, ...args) => execFileSync(command, args, { cwd: here, stdio: 'inherit' });
@@ -31,22 +31,28 @@ writeFileSync(`${wasm}/engine-inline.js`, `export default '${engine}';\n`);
 writeFileSync(`${wasm}/engine-inline.d.ts`, 'declare const engine: string;\nexport default engine;\n');
 run('npx', 'tsc');
 rmSync(`${wasm}/interfaces`, { recursive: true, force: true });
-// One file for each entry and what they share, small.
-const entries = [
-  'index', 'slim', 'inline', 'load', 'load-workerd', 'load-bindgen', 'load-component', 'load-files', 'schema', 'types-schema',
-  'dsh/index', 'ai-sdk/index', 'pi/index', 'files/index', 'command/index',
+// One file for each entry and what they share, small. The command is apart: what it shares
+// with the library would cut that into more pieces for everybody.
+const library = [
+  'index', 'slim', 'inline', 'load', 'load-workerd', 'load-bindgen', 'load-component', 'schema', 'types-schema',
+  'dsh/index', 'ai-sdk/index', 'pi/index',
 ];
-run(
-  'npx', 'esbuild', ...entries.map((entry) => `dist/${entry}.js`),
-  '--bundle', '--splitting', '--format=esm', '--minify', '--packages=external', '--external:#load', '--external:./wasm/*',
-  '--outdir=dist/small', '--log-level=warning',
-);
+for (const entries of [library, ['load-files', 'files/index', 'command/index']]) {
+  run(
+    'npx', 'esbuild', ...entries.map((entry) => `dist/${entry}.js`),
+    '--bundle', '--splitting', '--format=esm', '--minify', '--packages=external', '--external:#load', '--external:./wasm/*',
+    '--outbase=dist', '--outdir=dist/small', '--log-level=warning',
+  );
+}
 for (const file of readdirSync(`${here}dist`, { recursive: true })) {
   if (file.endsWith('.js') && !file.startsWith('small')) rmSync(`${here}dist/${file}`);
 }
 cpSync(`${here}dist/small`, `${here}dist`, { recursive: true });
 rmSync(`${here}dist/small`, { recursive: true });
 cpSync(wasm, `${here}dist/wasm`, { recursive: true });
+// Only runtimes that have files load it, and those can unpack it.
+writeFileSync(`${here}dist/wasm/command_bg.wasm.br`, brotliCompressSync(readFileSync(`${wasm}/command_bg.wasm`)));
+rmSync(`${here}dist/wasm/command_bg.wasm`);
 run(
   'npx', 'esbuild', 'dist/wasm/engine.js', 'dist/wasm/command.js',
   '--minify', '--outdir=dist/wasm', '--allow-overwrite', '--log-level=warning',

@@ -1,7 +1,7 @@
 // Packs the package and tries the tarball where it will be used. Prints
 // `N passed, M failed`.
 import { execFile, execFileSync, spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { extname, join } from 'node:path';
@@ -67,8 +67,11 @@ await test('sizes', () => {
   assert(bindgen <= 90 * 1024, `the bindgen build is ${bindgen} bytes gzipped`);
   // The aim is 110 KB: the glue that jco makes is 43 KB of it.
   assert(component <= 122 * 1024, `the component build is ${component} bytes gzipped`);
-  assert(info.unpackedSize <= 1_000_000, `the tarball is ${info.unpackedSize} bytes unpacked`);
-  return `bindgen ${bindgen}, component ${component} bytes gzipped; tarball ${info.unpackedSize} bytes unpacked`;
+  // What only the command and `harness-compact/files` load.
+  const command = ['command.js', 'command_bg.wasm.br'].reduce((sum, file) => sum + statSync(`${here}dist/wasm/${file}`).size, 0);
+  assert(command <= 400_000, `the command's module is ${command} bytes`);
+  assert(info.unpackedSize - command <= 1_050_000, `the tarball is ${info.unpackedSize} bytes unpacked`);
+  return `bindgen ${bindgen}, component ${component} bytes gzipped; the command's module ${command}, tarball ${info.unpackedSize} bytes unpacked`;
 });
 
 await test('publint', () => run('npx', ['publint', '--strict', tarball], { cwd: here }).then(() => {}));
@@ -112,10 +115,37 @@ for (const [name, [command, ...args]] of Object.entries(hosts)) {
   });
 }
 
+const session = `${here}../tests/data/sessions/codex.jsonl`;
+for (const [name, [command]] of Object.entries(hosts)) {
+  await test(`the command and session files, from the tarball: ${name}`, async () => {
+    cpSync(session, join(plain, 'codex.jsonl'));
+    const bin = join(plain, 'node_modules/.bin/harness-compact');
+    const compact = ['compact', 'codex.jsonl', '--in-place', '--retain-tokens', '3000'];
+    const { stdout } = await run(command, [bin, ...compact], { cwd: plain });
+    assert(/^Replaced \d+ of 16 nodes/.test(stdout), stdout);
+    writeFileSync(
+      join(plain, 'files.mjs'),
+      `import { createCompactor } from 'harness-compact';
+       import { openSession } from 'harness-compact/files';
+       const session = await openSession('codex.jsonl');
+       const model = { async *stream() { yield { type: 'text', text: 'What was done.' }; yield { type: 'finish', reason: 'stop' }; } };
+       const compactor = await createCompactor({ model });
+       const before = (await compactor.surface(session)).length;
+       await compactor.compactNow({ session });
+       if (!session.save() || session.save()) throw new Error('saved once');
+       const nodes = await compactor.surface(session);
+       console.log(session.form, before, nodes.length, nodes[0].kind, session.records(nodes[0].seq)[0].includes('What was done.'));`,
+    );
+    const ran = await run(command, ['files.mjs'], { cwd: plain });
+    assert(/^codex [3-9] [1-3] checkpoint true\n$/.test(ran.stdout), ran.stdout);
+  });
+}
+
 for (const [resolution, module] of [['bundler', 'esnext'], ['nodenext', 'nodenext']]) {
   await test(`TypeScript, strict, moduleResolution ${resolution}`, async () => {
     const source = `
       import { createCompactor, CompactError, fromMessages, type CompactionResult, type Model } from 'harness-compact';
+      import { openSession, type SessionFile } from 'harness-compact/files';
       import { createCompactor as slim } from 'harness-compact/slim';
       import { createCompactor as inline } from 'harness-compact/inline';
       const model: Model = { async *stream({ signal, maxTokens }) { void signal.aborted; void maxTokens?.toFixed(); yield { type: 'finish', reason: 'stop' }; } };
@@ -132,6 +162,11 @@ for (const [resolution, module] of [['bundler', 'esnext'], ['nodenext', 'nodenex
       } catch (error) {
         if (CompactError.isInstance(error)) void (error.code satisfies string);
       }
+      const file: SessionFile = await openSession('x.jsonl', { form: 'codex', skipDamaged: true });
+      await compactor.compactNow({ session: file });
+      void (file.save() satisfies boolean);
+      // @ts-expect-error a wrong form
+      await openSession('x', { form: 'xml' });
       await inline({ model });
       await slim({ model, engine: new Uint8Array() });
     `;
