@@ -122,6 +122,10 @@ export interface SessionEvent extends Draft {
 
 /** What is known of a model. */
 export interface ModelInfo {
+  /**
+   * Tokens of input and output together. 4294967295 for a summariser that reads the nodes
+   * which a prompt names from the session itself: its prompts carry no text of them.
+   */
   contextWindow: number;
   maxOutputTokens?: number | undefined;
 }

@@ -11,10 +11,9 @@ extern "C" {
     /// Files, terminal and time. What fails throws a text.
     #[derive(Clone)]
     pub type JsSystem;
-    #[wasm_bindgen(method, structural, catch)]
-    fn read(this: &JsSystem, path: &str) -> Result<Uint8Array, JsValue>;
-    #[wasm_bindgen(method, structural, catch, js_name = readStart)]
-    fn read_start(this: &JsSystem, path: &str, most: u32) -> Result<Uint8Array, JsValue>;
+    /// At most this many bytes of a file, from an offset on.
+    #[wasm_bindgen(method, structural, catch, js_name = readPart)]
+    fn read_part(this: &JsSystem, path: &str, from: f64, most: u32) -> Result<Uint8Array, JsValue>;
     /// `[size, modified in microseconds, whether a folder]`, or nothing.
     #[wasm_bindgen(method, structural)]
     fn stat(this: &JsSystem, path: &str) -> Option<Vec<f64>>;
@@ -94,15 +93,29 @@ pub fn thrown(error: JsValue) -> String {
 impl System for Js {
     type Backend = OnSession;
 
+    /// Piece by piece, so that there are not two copies of a large file.
     fn read(&self, path: &str) -> Result<Vec<u8>, String> {
-        self.0
-            .read(path)
-            .map(|bytes| bytes.to_vec())
-            .map_err(thrown)
+        const PIECE: u32 = 1 << 22;
+        let size = self.stat(path).map_or(0, |stat| stat.size);
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let mut bytes = Vec::new();
+        let room = bytes.try_reserve_exact(size);
+        room.map_err(|_| "it does not fit the memory".to_owned())?;
+        loop {
+            let from = bytes.len();
+            let piece = self.0.read_part(path, from as f64, PIECE);
+            let piece = piece.map_err(thrown)?;
+            let length = piece.length() as usize;
+            if length == 0 {
+                return Ok(bytes);
+            }
+            bytes.resize(from + length, 0);
+            piece.copy_to(&mut bytes[from..]);
+        }
     }
 
     fn read_start(&self, path: &str, most: usize) -> Result<Vec<u8>, String> {
-        let bytes = self.0.read_start(path, most as u32);
+        let bytes = self.0.read_part(path, 0.0, most as u32);
         bytes.map(|bytes| bytes.to_vec()).map_err(thrown)
     }
 

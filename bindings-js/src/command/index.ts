@@ -30,6 +30,8 @@ function orText<T>(work: () => T): T {
   }
 }
 
+/** What was read last; the module copies it. */
+let part = Buffer.alloc(0);
 const locks = new Map<string, () => void>();
 let shown = false;
 const { stderr } = process;
@@ -48,13 +50,12 @@ function progress(doing: string | undefined): void {
 }
 
 const system = {
-  read: (path: string) => orText(() => fs.readFileSync(path)),
-  readStart: (path: string, most: number) =>
+  readPart: (path: string, from: number, most: number) =>
     orText(() => {
       const file = fs.openSync(path, 'r');
       try {
-        const bytes = Buffer.alloc(most);
-        return bytes.subarray(0, fs.readSync(file, bytes, 0, most, 0));
+        if (part.length < most) part = Buffer.alloc(most);
+        return part.subarray(0, fs.readSync(file, part, 0, most, from));
       } finally {
         fs.closeSync(file);
       }

@@ -52,7 +52,7 @@ pub fn extract_route() -> Route {
 /// What is known of it: it reads the session, however long, at once.
 pub fn extract_info() -> ModelInfo {
     ModelInfo {
-        context_window: u32::MAX,
+        context_window: ModelInfo::READS_NODES,
         max_output_tokens: None,
     }
 }

@@ -93,11 +93,7 @@ impl Opened {
     /// Read a session file.
     pub fn read(path: String, options: ReadOptions, system: &impl System) -> Result<Self, String> {
         system.progress(Some(&format!("reading {path}")));
-        // Looked at first: a change while it is being read is one since.
-        let seen = system.stat(&path);
-        let bytes = system.read(&path);
-        let bytes = bytes.map_err(|why| format!("{path}: {why}"))?;
-        let seen = seen.ok_or_else(|| format!("{path}: it is gone"))?;
+        let (bytes, seen) = read(&path, system)?;
         let session = Session::read(bytes, options).map_err(|fault| told(&path, &fault))?;
         Ok(Self {
             path,
@@ -240,6 +236,24 @@ impl Opened {
         system.unlock(path);
         undone.map_err(Stopped::Failed)
     }
+}
+
+/// A file as it was at one moment, and what it was like then.
+fn read(path: &str, system: &impl System) -> Result<(Vec<u8>, Stat), String> {
+    // One that is written to while it is read is read again, but not for ever: what comes
+    // behind what was read is a change since.
+    const TRIES: usize = 5;
+    for tried in 1..=TRIES {
+        let before = system.stat(path);
+        let bytes = system.read(path).map_err(|why| format!("{path}: {why}"))?;
+        match before {
+            Some(seen) if tried == TRIES || system.stat(path) == before => {
+                return Ok((bytes, seen));
+            }
+            _ => {}
+        }
+    }
+    Err(format!("{path}: it is gone"))
 }
 
 /// What is wrong with a file, with where.

@@ -52,8 +52,18 @@ pub async fn run<S: System>(arguments: Arguments, system: &S) -> Result<String, 
         let mut object = measurement_json(&measurement);
         object["form"] = json!(opened.session.lock().form().name());
         object["retainTokens"] = json!(measurement.retain_tokens);
-        object["surface"] = surface.iter().map(node_json).collect();
-        return Ok(object.to_string());
+        // Node by node: of a long session there are many.
+        let mut text = object.to_string();
+        text.pop();
+        text.push_str(",\"surface\":[");
+        for (index, node) in surface.iter().enumerate() {
+            if index > 0 {
+                text.push(',');
+            }
+            text.push_str(&node_json(node).to_string());
+        }
+        text.push_str("]}");
+        return Ok(text);
     }
     let mut table = format!(
         "{} tokens of a window of {} (compaction from {} on); the surface is {} nodes, {} tokens",

@@ -14,9 +14,9 @@ use crate::compact::{
 use crate::fold::{Fold, Link};
 use crate::llm::Model;
 use crate::pairing::Pairing;
-use crate::reading::Reader;
+use crate::reading::{PAGE, Reader};
 use crate::retention::{has_news, nodes_before_open_turn, nodes_to_compact};
-use crate::session::{CompactSummary, Event, Payload, SessionLog};
+use crate::session::{CompactSummary, Payload, SessionLog};
 use crate::settings::{Budgets, EffectivePolicy, Settings};
 use crate::summarise::{Entry, Shown, Summariser};
 use crate::transcript;
@@ -431,16 +431,8 @@ impl<S: SessionLog, M: Model<S>> Operation<'_, S, M> {
             .collect();
 
         let mut pairing = Pairing::of(fold);
-        let events = self.reader.nodes(&started.nodes).await?;
-        let entry = |(event, at): (&Event, usize)| {
-            let dead_calls = std::mem::take(&mut pairing.dead[at]);
-            Entry {
-                seq: event.seq,
-                text: transcript::entry(event, &dead_calls),
-                dead_calls,
-            }
-        };
-        let entries: Vec<Entry> = events.iter().zip(first..).map(entry).collect();
+        let dead = &mut pairing.dead[first..first + started.nodes.len()];
+        let entries = self.entries(&started.nodes, dead).await?;
         let pinned = self.pinned(&pins).await?;
         let reckoned = self.reckon(fold);
         let instructions = self.settings.instructions();
@@ -532,6 +524,40 @@ impl<S: SessionLog, M: Model<S>> Operation<'_, S, M> {
 
     /// Who summarises: who the configuration says, else the session's own model,
     /// else whom the host chooses.
+    /// The range as the summariser reads it. One that reads the nodes itself is shown
+    /// no text of them.
+    async fn entries(
+        &self,
+        nodes: &[Seq],
+        dead: &mut [Vec<String>],
+    ) -> Result<Vec<Entry>, CompactError> {
+        let route = self.summarization_route();
+        let info = self.reader.model.describe_model(&route).await;
+        let reads_nodes = info.is_some_and(|info| info.reads_nodes());
+        let mut entries = Vec::with_capacity(nodes.len());
+        if reads_nodes && !self.settings.hooks().summarize {
+            let entry = |(seq, dead): (&Seq, &mut Vec<String>)| Entry {
+                seq: *seq,
+                text: String::new(),
+                dead_calls: std::mem::take(dead),
+            };
+            entries.extend(nodes.iter().zip(dead).map(entry));
+            return Ok(entries);
+        }
+        // The text of a long range is held once: its events come and go by the page.
+        for nodes in nodes.chunks(PAGE as usize) {
+            for event in self.reader.nodes(nodes).await? {
+                let dead_calls = std::mem::take(&mut dead[entries.len()]);
+                entries.push(Entry {
+                    seq: event.seq,
+                    text: transcript::entry(&event, &dead_calls),
+                    dead_calls,
+                });
+            }
+        }
+        Ok(entries)
+    }
+
     fn summarization_route(&self) -> Route {
         let configured = self.policy.summarization_route.clone();
         configured.or(self.route.clone()).unwrap_or_default()

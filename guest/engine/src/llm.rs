@@ -6,10 +6,22 @@ use crate::types::{AbortSignal, ContentBlock, Route, Seq, ToolCall, Usage, contr
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ModelInfo {
-    /// Tokens of input and output together.
+    /// Tokens of input and output together; [`ModelInfo::READS_NODES`] for a summariser
+    /// that reads the nodes of the session itself.
     pub context_window: u32,
     /// The most tokens that it generates in one answer.
     pub max_output_tokens: Option<u32>,
+}
+
+impl ModelInfo {
+    /// The window of a summariser that reads the nodes that a prompt names itself: its
+    /// prompts carry no text of them.
+    pub const READS_NODES: u32 = u32::MAX;
+
+    /// Whether it reads the nodes itself.
+    pub fn reads_nodes(&self) -> bool {
+        self.context_window == Self::READS_NODES
+    }
 }
 
 /// A prompt that holds everything it needs. No tools go with it.
