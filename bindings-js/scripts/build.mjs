@@ -31,13 +31,13 @@ writeFileSync(`${wasm}/engine-inline.js`, `export default '${engine}';\n`);
 writeFileSync(`${wasm}/engine-inline.d.ts`, 'declare const engine: string;\nexport default engine;\n');
 run('npx', 'tsc');
 rmSync(`${wasm}/interfaces`, { recursive: true, force: true });
-// One file for each entry and what they share, small. The command is apart: what it shares
-// with the library would cut that into more pieces for everybody.
+// One file for each entry and what they share, small. What reads session files is
+// apart: what it shares with the library would cut that into more pieces for everybody.
 const library = [
   'index', 'slim', 'inline', 'load', 'load-workerd', 'load-bindgen', 'load-component', 'schema', 'types-schema',
-  'dsh/index', 'ai-sdk/index', 'pi/index',
+  'dsh/index', 'ai-sdk/index',
 ];
-for (const entries of [library, ['load-files', 'files/index', 'command/index']]) {
+for (const entries of [library, ['load-files', 'files/index', 'command/index', 'pi/index']]) {
   run(
     'npx', 'esbuild', ...entries.map((entry) => `dist/${entry}.js`),
     '--bundle', '--splitting', '--format=esm', '--minify', '--packages=external', '--external:#load', '--external:./wasm/*',

@@ -104,6 +104,11 @@ impl FileSession {
         })
     }
 
+    /// The surface, by the seqs of its nodes.
+    pub fn surface(&self) -> Vec<Seq> {
+        self.0.lock().surface().to_vec()
+    }
+
     /// The document's own records that a node comes from.
     pub fn records(&self, seq: Seq) -> Vec<String> {
         let session = self.0.lock();

@@ -98,6 +98,12 @@ impl System for Js {
         const PIECE: u32 = 1 << 22;
         let size = self.stat(path).map_or(0, |stat| stat.size);
         let size = usize::try_from(size).unwrap_or(usize::MAX);
+        // Memory that grows a page at a time is looked through by the collector each
+        // time: room for the file and what is made of it is asked for at once. It costs
+        // nothing until it is used.
+        let mut room: Vec<u8> = Vec::new();
+        let _ = room.try_reserve_exact(size.saturating_mul(2).saturating_add(16 << 20));
+        drop(room);
         let mut bytes = Vec::new();
         let room = bytes.try_reserve_exact(size);
         room.map_err(|_| "it does not fit the memory".to_owned())?;

@@ -16,8 +16,9 @@ import type { ExtensionAPI, ExtensionContext, SessionBeforeCompactEvent, Session
 
 import type { Compactor, CompactorConfig } from '../compactor.js';
 import { CompactError, messageOf } from '../errors.js';
+import { FileLog } from '../files/log.js';
 import { createCompactor } from '../index.js';
-import { PiLog } from './log.js';
+import type { FileSession } from '../wasm/command.js';
 import { PiRegistryModel } from './model.js';
 
 /** The compactor's settings, but for those that pi has itself: when, and how much is kept. */
@@ -56,7 +57,8 @@ async function answer(
     model: models,
     config: { ...config, summarizationInput: 'transcript' },
   });
-  const log = new PiLog(context.sessionManager.getSessionId(), context.sessionManager.buildSessionProjection());
+  const session = await open(context.sessionManager);
+  const log = new FileLog(context.sessionManager.getSessionId(), session);
   const agent = { session: log, options: { provider: model.provider, model: model.id }, contextWindow: model.contextWindow };
   const result = await compactor.compactNow(agent, {
     retainTokens: preparation.settings.keepRecentTokens,
@@ -65,8 +67,11 @@ async function answer(
   });
   // Where there is nothing to gain, pi says so in its own words.
   if (!result) return undefined;
-  const firstKeptEntryId = log.entryAfter(result.shadowedRange.end);
-  if (firstKeptEntryId === undefined) throw new CompactError('host', 'nothing would be kept');
+  // The checkpoint, and what is kept after it.
+  const [, kept] = session.surface();
+  const record = kept === undefined ? undefined : session.records(kept)[0];
+  if (record === undefined) throw new CompactError('host', 'nothing would be kept');
+  const firstKeptEntryId = (JSON.parse(record) as { id: string }).id;
   return {
     compaction: {
       summary: result.summary.map((block) => (block.tag === 'text' ? block.val : '')).join('\n'),
@@ -81,6 +86,16 @@ async function answer(
       },
     },
   };
+}
+
+/** pi's session as its file has it, read as every such file is: a copy, to try a compaction on. */
+async function open(manager: ExtensionContext['sessionManager']): Promise<FileSession> {
+  const { load } = await import('../load-files.js');
+  const { FileSession } = await load();
+  const timestamp = new Date(0).toISOString();
+  const header = manager.getHeader() ?? { type: 'session', version: 3, id: manager.getSessionId(), timestamp };
+  const lines = [header, ...manager.getBranch()].map((entry) => `${JSON.stringify(entry)}\n`);
+  return FileSession.open(new TextEncoder().encode(lines.join('')), 'pi', false);
 }
 
 type PiUsage = PiRegistryModel['answers'][number]['usage'];

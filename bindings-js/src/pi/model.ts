@@ -1,10 +1,9 @@
-import { type Api, type AssistantMessage, isContextOverflow, type Model as PiModel } from '@earendil-works/pi-ai';
+import { type Api, type AssistantMessage, isContextOverflow, type Model as PiModel, type Usage as PiUsage } from '@earendil-works/pi-ai';
 import type { ExtensionContext } from '@earendil-works/pi-coding-agent';
 
-import type { ModelFailure, ModelInfo, Route } from '../contract.js';
+import type { ModelFailure, ModelInfo, Route, Usage } from '../contract.js';
 import { ModelError } from '../errors.js';
 import type { Model, ModelChunk, ModelRequest } from '../model.js';
-import { readUsage } from './log.js';
 
 /** pi's own models, by its registry: its keys, its proxies, its providers. */
 export class PiRegistryModel implements Model {
@@ -67,4 +66,14 @@ function toFailure(answer: AssistantMessage, model: PiModel<Api>): ModelFailure 
   const told = answer.errorMessage ?? 'the provider gave no reason';
   if (answer.stopReason === 'aborted') return { tag: 'aborted' };
   return isContextOverflow(answer, model.contextWindow) ? { tag: 'context-overflow', val: told } : { tag: 'other', val: told };
+}
+
+/** What pi counted of a call. */
+function readUsage(usage: PiUsage): Usage {
+  return {
+    inputTokens: usage.input,
+    outputTokens: usage.output,
+    cacheReadTokens: usage.cacheRead,
+    cacheWriteTokens: usage.cacheWrite,
+  };
 }

@@ -82,8 +82,13 @@ impl Extract {
 /// A text's tokens, in quarters, so that no tokenizer and no estimate counts more:
 /// a quarter for an ASCII character, a whole one for any other.
 fn cost(text: &str) -> usize {
-    let ascii = text.bytes().filter(u8::is_ascii).count();
-    ascii + 4 * (text.chars().count() - ascii)
+    // Bytes that begin no character cost nothing of their own.
+    let price = |byte: u8| match byte {
+        0..0x80 => 1,
+        0x80..0xC0 => 0,
+        _ => 4,
+    };
+    text.bytes().map(price).sum()
 }
 
 /// Fill the sections within the cap. It is also kept well below what it is to
@@ -92,6 +97,7 @@ fn write(digest: &Digest, max_tokens: usize) -> String {
     let worth = (digest.tokens() / 2).max(LEAST_TOKENS);
     let budget = 4 * max_tokens.min(worth);
     let sections = digest.sections();
+    let forgotten = digest.forgotten();
     let frame: usize = SECTIONS
         .iter()
         .map(|heading| cost(heading) + SECTION_COST)
@@ -134,7 +140,7 @@ fn write(digest: &Digest, max_tokens: usize) -> String {
         for item in &items[..taken[section]] {
             text.push_str(&format!("- {item}\n"));
         }
-        let more = items.len() - taken[section];
+        let more = items.len() - taken[section] + forgotten[section];
         if more > 0 {
             text.push_str(&format!("({more} more left out)\n"));
         }

@@ -1,6 +1,6 @@
 //! What a span of a session amounts to, gathered node by node.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::Value;
 
@@ -18,24 +18,60 @@ const SHORT_CHARS: usize = 16;
 /// How many of the newest things "last" means.
 const LAST: usize = 6;
 
+/// How many of a kind are kept at most: more than any checkpoint has room for, however
+/// long the session.
+const KEPT: usize = 2048;
+
+/// The newest of a kind, oldest first, and how many there were before them.
+#[derive(Debug)]
+struct Newest<T, const MOST: usize> {
+    items: VecDeque<T>,
+    earlier: usize,
+}
+
+impl<T, const MOST: usize> Default for Newest<T, MOST> {
+    fn default() -> Self {
+        Self {
+            items: VecDeque::new(),
+            earlier: 0,
+        }
+    }
+}
+
+impl<T, const MOST: usize> Newest<T, MOST> {
+    fn push(&mut self, item: T) {
+        if self.items.len() == MOST {
+            self.items.pop_front();
+            self.earlier += 1;
+        }
+        self.items.push_back(item);
+    }
+
+    fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
+        self.items.iter()
+    }
+}
+
 /// Everything that a checkpoint may want to say of the nodes taken so far.
 #[derive(Debug, Default)]
 pub(super) struct Digest {
     /// The size of what was taken, in quarter tokens.
     cost: usize,
-    /// What the user asked for, oldest first.
-    requests: Vec<String>,
+    /// What the user asked for first.
+    first_request: Option<String>,
+    /// What the user asked for after that, oldest first.
+    requests: Newest<String, KEPT>,
     /// Files by path.
     files: BTreeMap<String, FileNotes>,
     tools: BTreeMap<String, usize>,
-    commands: Vec<String>,
-    errors: Vec<ErrorNotes>,
+    commands: Newest<String, KEPT>,
+    errors: Newest<ErrorNotes, KEPT>,
     /// What the agent said, oldest first.
-    messages: Vec<String>,
+    messages: Newest<String, LAST>,
     /// What it did, oldest first.
-    actions: Vec<String>,
+    actions: Newest<String, LAST>,
     todos: Vec<String>,
-    context: Vec<String>,
+    context: Newest<String, KEPT>,
     /// Calls that have no result yet, by id.
     waiting: BTreeMap<String, Action>,
     /// Items of earlier checkpoints, by section.
@@ -122,12 +158,22 @@ impl Digest {
         sections
     }
 
+    /// How many items of each section are not among them: too many came after them.
+    pub fn forgotten(&self) -> [usize; SECTIONS.len()] {
+        let context = self.commands.earlier + self.context.earlier;
+        let errors = self.errors.earlier;
+        [self.requests.earlier, 0, 0, errors, 0, 0, 0, context]
+    }
+
     fn request(&mut self, text: &str) {
         self.cost += cost(text);
         self.answered = false;
         if !text.trim().is_empty() {
-            self.requests
-                .push(indent(&clip(text.trim(), REQUEST_CHARS)));
+            let request = indent(&clip(text.trim(), REQUEST_CHARS));
+            match self.first_request {
+                None => self.first_request = Some(request),
+                Some(_) => self.requests.push(request),
+            }
         }
     }
 
@@ -185,9 +231,10 @@ impl Digest {
         let path = path.iter().find_map(|key| arguments[*key].as_str());
         let action = match (command, path) {
             (Some(command), None) => {
-                self.commands.push(format!("`{}`", one_line(&command)));
+                let command = one_line(&command);
+                self.commands.push(format!("`{command}`"));
                 Action {
-                    label: format!("{} `{}`", call.name, one_line(&command)),
+                    label: format!("{} `{command}`", call.name),
                     harmless: false,
                 }
             }
@@ -214,7 +261,8 @@ impl Digest {
                 }
             }
         };
-        for error in self.errors.iter_mut().filter(|error| !error.mended) {
+        let errors = self.errors.items.iter_mut();
+        for error in errors.filter(|error| !error.mended) {
             if error.followed.len() < 2
                 && !action.harmless
                 && !error.followed.contains(&action.label)
@@ -257,7 +305,7 @@ impl Digest {
                 });
             }
             None => {
-                for error in &mut self.errors {
+                for error in &mut self.errors.items {
                     error.mended |= error.action == action;
                 }
                 let last = text.trim().lines().last().unwrap_or_default();
@@ -329,13 +377,14 @@ impl Digest {
     fn request_items(&self) -> Vec<String> {
         // The newest says what is wanted now, the first what it is all about.
         let mut items: Vec<String> = Vec::new();
-        let mut newest = self.requests.iter().rev();
+        let requests = self.first_request.iter().chain(self.requests.iter());
+        let mut newest = requests.rev();
         items.extend(
             newest
                 .next()
                 .map(|request| format!("Newest request: {request}")),
         );
-        if self.requests.len() > 1 && self.earlier[0].is_empty() {
+        if self.earlier[0].is_empty() {
             items.extend(
                 newest
                     .next_back()
@@ -422,7 +471,7 @@ impl Digest {
     }
 
     fn next_items(&self) -> Vec<String> {
-        match self.requests.last() {
+        match self.first_request {
             Some(_) if !self.answered => {
                 vec!["Go on with the newest request above from where the work stands.".into()]
             }
@@ -545,19 +594,26 @@ fn error_line(text: &str, is_error: bool, shown: bool) -> Option<String> {
             || line.contains("command not found")
             || line.contains("exited with code")
     };
+    // Most results hold none of these words at all.
+    let lower = text.to_ascii_lowercase();
+    let marks = ["error", "panicked at", "exited with code"];
+    let suspect = || marks.iter().any(|mark| lower.contains(mark));
     let failed = is_error
         || (!shown
+            && suspect()
             && text.lines().any(|line| {
                 let line = line.trim_start().to_lowercase();
                 line.starts_with("error")
                     || line.contains("panicked at")
                     || (line.contains("exited with code") && !line.contains("code 0"))
             }));
-    let line = text
-        .lines()
-        .find(telling)
-        .or(text.lines().find(|line| !line.trim().is_empty()));
-    failed.then(|| one_line(line.unwrap_or("no output")))
+    failed.then(|| {
+        let line = text
+            .lines()
+            .find(telling)
+            .or(text.lines().find(|line| !line.trim().is_empty()));
+        one_line(line.unwrap_or("no output"))
+    })
 }
 
 fn by_count<'a>(counts: impl Iterator<Item = (&'a str, usize)>, prefix: &str) -> String {
@@ -571,10 +627,32 @@ fn by_count<'a>(counts: impl Iterator<Item = (&'a str, usize)>, prefix: &str) ->
 }
 
 fn one_line(text: &str) -> String {
-    clip(
-        &text.split_whitespace().collect::<Vec<_>>().join(" "),
-        LINE_CHARS,
-    )
+    // Of a long text only both ends are looked at.
+    let (mut head, mut count) = (String::new(), 0);
+    let mut words = text.split_whitespace();
+    for word in words.by_ref() {
+        if !head.is_empty() {
+            head.push(' ');
+        }
+        head.push_str(word);
+        count += word.chars().count() + 1;
+        if count > 2 * LINE_CHARS {
+            break;
+        }
+    }
+    let (mut tail, mut count) = (Vec::new(), 0);
+    for word in words.rev() {
+        tail.push(word);
+        count += word.chars().count() + 1;
+        if count > 2 * LINE_CHARS {
+            break;
+        }
+    }
+    for word in tail.into_iter().rev() {
+        head.push(' ');
+        head.push_str(word);
+    }
+    clip(&head, LINE_CHARS)
 }
 
 /// Keep a text of several lines inside its bullet.
