@@ -14,7 +14,7 @@ use crate::compact::{
 use crate::fold::{Fold, Link};
 use crate::llm::Model;
 use crate::pairing::Pairing;
-use crate::reading::{PAGE, Reader};
+use crate::reading::Reader;
 use crate::retention::{has_news, nodes_before_open_turn, nodes_to_compact};
 use crate::session::{CompactSummary, Payload, SessionLog};
 use crate::settings::{Budgets, EffectivePolicy, Settings};
@@ -432,7 +432,25 @@ impl<S: SessionLog, M: Model<S>> Operation<'_, S, M> {
 
         let mut pairing = Pairing::of(fold);
         let dead = &mut pairing.dead[first..first + started.nodes.len()];
-        let entries = self.entries(&started.nodes, dead).await?;
+        let route = self.summarization_route();
+        let info = self.reader.model.describe_model(&route).await;
+        let hooked = self.settings.hooks().summarize;
+        let mut events = match info.is_some_and(|info| info.reads_nodes()) && !hooked {
+            true => Vec::new(),
+            false => self.reader.nodes(&started.nodes).await?,
+        }
+        .into_iter();
+        let entry = |(seq, dead): (&Seq, &mut Vec<String>)| {
+            let dead_calls = std::mem::take(dead);
+            let event = events.next();
+            let text = event.map(|event| transcript::entry(&event, &dead_calls));
+            Entry {
+                seq: *seq,
+                text: text.unwrap_or_default(),
+                dead_calls,
+            }
+        };
+        let entries: Vec<Entry> = started.nodes.iter().zip(dead).map(entry).collect();
         let pinned = self.pinned(&pins).await?;
         let reckoned = self.reckon(fold);
         let instructions = self.settings.instructions();
@@ -443,13 +461,14 @@ impl<S: SessionLog, M: Model<S>> Operation<'_, S, M> {
             signal: self.signal,
             pricing: self.reader.pricing,
             policy: &self.policy,
-            route: self.summarization_route(),
+            route,
+            info,
             fallback_window: self.budgets.window,
             scale: reckoned.scale,
             focus: instructions.into_iter().chain(self.focus).collect(),
             strict: input == SummarizationInput::Auto,
         };
-        let made = if self.settings.hooks().summarize {
+        let made = if hooked {
             summariser.by_host(&entries).await?
         } else {
             let shown = match input {
@@ -470,7 +489,7 @@ impl<S: SessionLog, M: Model<S>> Operation<'_, S, M> {
                     let tried = self.can_replay && cached && self.same_route && !self.overflowed;
                     let needed = reckoned
                         .total
-                        .saturating_add(summariser.replay_tokens().await.into());
+                        .saturating_add(summariser.replay_tokens().into());
                     match tried && needed <= u64::from(self.budgets.window) {
                         true => Shown::ReplayFirst,
                         false => Shown::Transcript,
@@ -524,40 +543,6 @@ impl<S: SessionLog, M: Model<S>> Operation<'_, S, M> {
 
     /// Who summarises: who the configuration says, else the session's own model,
     /// else whom the host chooses.
-    /// The range as the summariser reads it. One that reads the nodes itself is shown
-    /// no text of them.
-    async fn entries(
-        &self,
-        nodes: &[Seq],
-        dead: &mut [Vec<String>],
-    ) -> Result<Vec<Entry>, CompactError> {
-        let route = self.summarization_route();
-        let info = self.reader.model.describe_model(&route).await;
-        let reads_nodes = info.is_some_and(|info| info.reads_nodes());
-        let mut entries = Vec::with_capacity(nodes.len());
-        if reads_nodes && !self.settings.hooks().summarize {
-            let entry = |(seq, dead): (&Seq, &mut Vec<String>)| Entry {
-                seq: *seq,
-                text: String::new(),
-                dead_calls: std::mem::take(dead),
-            };
-            entries.extend(nodes.iter().zip(dead).map(entry));
-            return Ok(entries);
-        }
-        // The text of a long range is held once: its events come and go by the page.
-        for nodes in nodes.chunks(PAGE as usize) {
-            for event in self.reader.nodes(nodes).await? {
-                let dead_calls = std::mem::take(&mut dead[entries.len()]);
-                entries.push(Entry {
-                    seq: event.seq,
-                    text: transcript::entry(&event, &dead_calls),
-                    dead_calls,
-                });
-            }
-        }
-        Ok(entries)
-    }
-
     fn summarization_route(&self) -> Route {
         let configured = self.policy.summarization_route.clone();
         configured.or(self.route.clone()).unwrap_or_default()

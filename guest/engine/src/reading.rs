@@ -8,7 +8,7 @@ use crate::session::{Event, Payload, SessionError, SessionLog};
 use crate::types::{ContentBlock, Seq};
 
 /// How many events are asked for at once.
-pub(crate) const PAGE: u32 = 512;
+const PAGE: u32 = 512;
 
 /// A session's log, as the engine reads it.
 pub(crate) struct Reader<'a, S, M> {

@@ -55,6 +55,8 @@ pub(crate) struct Summariser<'a, S, M: Model<S>> {
     pub policy: &'a EffectivePolicy,
     /// Where the calls go.
     pub route: Route,
+    /// What the host knows of the model there.
+    pub info: Option<ModelInfo>,
     /// The window to assume where the host does not know the model's.
     pub fallback_window: u32,
     /// How many of the provider's tokens one estimated token stands for.
@@ -93,16 +95,16 @@ impl<S, M: Model<S>> Summariser<'_, S, M> {
     }
 
     /// Tokens that a replay adds to the session's own request.
-    pub async fn replay_tokens(&self) -> u32 {
-        let (_, max_tokens) = self.replay_cap().await;
+    pub fn replay_tokens(&self) -> u32 {
+        let (_, max_tokens) = self.replay_cap();
         let instruction = self.pricing.text(&prompt::instruction(&self.focus));
         max_tokens.saturating_add(instruction)
     }
 
     /// The summariser's own limit, and the cap of a first replay.
-    async fn replay_cap(&self) -> (u32, u32) {
-        let info = self.model.describe_model(&self.route).await;
-        let most = info
+    fn replay_cap(&self) -> (u32, u32) {
+        let most = self
+            .info
             .and_then(|info| info.max_output_tokens)
             .unwrap_or(u32::MAX);
         (most, self.policy.summarization_max_tokens.min(most))
@@ -122,7 +124,7 @@ impl<S, M: Model<S>> Summariser<'_, S, M> {
             dead_calls: dead_calls.collect(),
             instruction: prompt::instruction(&self.focus),
         });
-        let (most_tokens, max_tokens) = self.replay_cap().await;
+        let (most_tokens, max_tokens) = self.replay_cap();
         let limits = Limits {
             room: 0,
             max_tokens,
@@ -134,7 +136,7 @@ impl<S, M: Model<S>> Summariser<'_, S, M> {
     /// Condense a transcript of `entries`, in as many calls as the summariser's
     /// window needs: each after the first is given the summary so far, to be merged.
     async fn transcript(&self, mut entries: Vec<Entry>) -> Result<Made, CompactError> {
-        let mut limits = self.limits().await?;
+        let mut limits = self.limits()?;
         let price = |entry: &Entry| self.pricing.text(&entry.text);
         let total = entries.iter().map(price).fold(0, u32::saturating_add);
         let mut elided = Vec::new();
@@ -194,12 +196,11 @@ impl<S, M: Model<S>> Summariser<'_, S, M> {
         })
     }
 
-    async fn limits(&self) -> Result<Limits, CompactError> {
-        let info = self.model.describe_model(&self.route).await;
+    fn limits(&self) -> Result<Limits, CompactError> {
         let ModelInfo {
             context_window: window,
             max_output_tokens,
-        } = info.unwrap_or(ModelInfo {
+        } = self.info.unwrap_or(ModelInfo {
             context_window: self.fallback_window,
             max_output_tokens: None,
         });
