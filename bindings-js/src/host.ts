@@ -152,8 +152,8 @@ export class Host {
       signal,
     };
     if (prompt.tag === 'standalone') {
-      const { system, user } = prompt.val;
-      return { ...common, system, messages: [{ role: 'user', content: user }], replay: false };
+      const { system, user, nodes } = prompt.val;
+      return { ...common, system, messages: [{ role: 'user', content: user }], nodes, replay: false };
     }
     const { nodes, deadCalls, instruction } = prompt.val;
     const replayed = await this.log.messages?.(nodes, deadCalls);

@@ -1,4 +1,4 @@
-import type { ContentBlock, HostSummary, ModelInfo, Route, Usage } from './contract.js';
+import type { ContentBlock, HostSummary, ModelInfo, Route, Usage, Seq } from './contract.js';
 import type { SessionLog } from './log.js';
 
 type Awaitable<T> = T | PromiseLike<T>;
@@ -12,6 +12,8 @@ export interface ModelRequest {
   system?: string;
   /** The messages: one of the user's, or in a replay the session's and one more. */
   messages: unknown[];
+  /** The surface nodes that the message carries; absent in a replay. */
+  nodes?: Seq[];
   /**
    * Whether it is the session's own request, replayed: send it with the session's
    * system prompt and tools, exactly as the last one was sent.

@@ -208,6 +208,25 @@ test('a file that is written to while a model summarises keeps what came', async
   }
 });
 
+test('a backend of somebody else’s', { skip: !('Suspending' in WebAssembly) && 'this runtime cannot suspend WebAssembly' }, () => {
+  // The basic one, as if it were: what comes of it is known. jco is found from the package.
+  const component = join(root, 'target/npm/compactor.component.wasm');
+  const path = join(folder, 'codex.jsonl');
+  const run = (command, ...args) => commands[command](args, { cwd: join(here, '..'), encoding: 'utf8' });
+  for (const args of [['measure', path], ['compact', path, '--retain-tokens', '3000', '-o', join(folder, 'out')]]) {
+    copyFileSync(join(made, 'codex.jsonl'), path);
+    const [own, rust, npm] = [run('npm', ...args), run('rust', ...args, '--backend', component), run('npm', ...args, '--backend', component)];
+    assert.equal(npm.status, 0, npm.stderr);
+    assert.equal(npm.stdout, own.stdout);
+    assert.equal(rust.stdout, own.stdout);
+  }
+  for (const file of [join(root, 'README.md'), join(folder, 'absent.wasm')]) {
+    const done = run('npm', 'measure', path, '--backend', file);
+    assert.equal(done.status, 1);
+    assert.ok(done.stderr.includes(file), done.stderr);
+  }
+});
+
 test('a provider package that is not installed is named', () => {
   const path = join(folder, 'codex.jsonl');
   copyFileSync(join(made, 'codex.jsonl'), path);

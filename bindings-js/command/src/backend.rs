@@ -84,6 +84,7 @@ async fn component(
         "provider": options.model.provider,
         "model": options.model.model,
         "baseUrl": options.base_url,
+        "extracts": options.model == extract_route(),
     });
     let config = Config::clone(&options.config);
     let config = postcard::to_allocvec(&config).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! A session file for JavaScript: events cross as postcard, by the schema that the
 //! package checks what hosts answer with.
 
-use harness_compact_command::SharedSession;
+use harness_compact_command::{Extract, SharedSession};
 use harness_compact_engine::{Draft, Seq};
 use harness_compact_formats::{Figures, Form, ReadOptions, Session, Stamp, Write};
 use js_sys::Uint8Array;
@@ -117,6 +117,18 @@ impl FileSession {
             .into_iter()
             .map(str::to_owned)
             .collect()
+    }
+
+    /// What these nodes amount to, without a model.
+    pub fn extract(&self, nodes: &[Seq], max_tokens: Option<u32>) -> String {
+        let mut extract = Extract::default();
+        let session = self.0.lock();
+        for seq in nodes {
+            for event in session.events(*seq, 1).unwrap_or_default() {
+                extract.take(&event.payload);
+            }
+        }
+        extract.finish(max_tokens)
     }
 
     /// Whether the document is still these bytes.

@@ -8,7 +8,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 
 import type { Instance } from '../backend.js';
 import { load as loadComponent } from '../component.js';
-import type { Outcome } from '../contract.js';
+import type { ModelInfo, Outcome, Route } from '../contract.js';
 import { ModelError } from '../errors.js';
 import { FileLog } from '../files/log.js';
 import { Host } from '../host.js';
@@ -18,20 +18,41 @@ import * as types from '../types-schema.js';
 import type { FileSession } from '../wasm/command.js';
 import { stream } from './model.js';
 
+/** Where the command's model calls go; `extracts` where there is no model. */
+interface Told {
+  provider: string;
+  model: string;
+  baseUrl: string | null;
+  extracts: boolean;
+}
+
 /** The command's models, as the package's are. */
 class CommandModel implements Model {
   constructor(
-    private readonly baseUrl: string | null,
+    private readonly session: FileSession,
+    private readonly told: Told,
     private readonly progress: (doing: string) => void,
   ) {}
 
+  describeModel({ provider, model }: Route): ModelInfo | undefined {
+    // It reads the nodes itself.
+    return this.told.extracts && provider === this.told.provider && model === this.told.model
+      ? { contextWindow: 0xffff_ffff }
+      : undefined;
+  }
+
   async *stream(request: ModelRequest): AsyncGenerator<ModelChunk> {
     const { provider, model, system = '', maxTokens, part } = request;
+    if (this.told.extracts) {
+      yield { type: 'text', text: this.session.extract(Uint32Array.from(request.nodes ?? []), maxTokens) };
+      yield { type: 'finish', reason: 'stop' };
+      return;
+    }
     const user = (request.messages[0] as { content?: unknown } | undefined)?.content;
     const text = JSON.stringify({
       provider,
       model,
-      baseUrl: this.baseUrl,
+      baseUrl: this.told.baseUrl,
       system,
       user,
       maxTokens: maxTokens ?? null,
@@ -56,7 +77,7 @@ class CommandModel implements Model {
 export async function component(
   file: string,
   session: FileSession,
-  told: { baseUrl: string | null },
+  told: Told,
   config: Uint8Array,
   signal: AbortSignal,
   progress: (doing: string) => void,
@@ -78,7 +99,7 @@ export async function component(
     const instance = await backend.instantiate(decode(types.config, config));
     if (instance.tag === 'err') throw new Error(`${instance.val.key}: ${instance.val.message}`);
     const log = new FileLog('session', session);
-    const host = () => new Host(log, new CommandModel(told.baseUrl, progress), undefined, signal, undefined);
+    const host = () => new Host(log, new CommandModel(session, told, progress), undefined, signal, undefined);
     return calls(instance.val, host);
   } finally {
     rmSync(folder, { recursive: true, force: true });

@@ -162,6 +162,9 @@ proptest! {
         pretty in any::<bool>(),
     ) {
         let form = FORMS[form];
+        // What the model says in pieces is one answer until a result comes: a call in the
+        // last one is still waiting for its own.
+        prop_assume!(form != Form::OpenaiResponses || calls != 1 || !cut.contains(&(turns - 1)));
         let messages = conversation(form, turns, calls, &cut);
         let key = if form == Form::OpenaiResponses { "input" } else { "messages" };
         let document = match in_body {
