@@ -4,7 +4,8 @@
 //! The backend is a WebAssembly component; what it decides is described in the
 //! contract, `wit/`. A host supplies two things, as implementations of two traits:
 //! where a session is stored, [`SessionLog`], and how a model is called,
-//! [`Model`]. This crate has some of both: [`MemoryLog`], [`JsonlLog`] and [`SessionFile`],
+//! [`Model`]. This crate has some of both: [`MemoryLog`], [`JsonlLog`],
+//! [`SessionFile`] and [`MessagesLog`],
 //! [`OfflineModel`], which needs no model at all, and [`ProviderModel`], which
 //! calls one over the network.
 //!
@@ -74,6 +75,7 @@ mod host;
 mod imports;
 mod jsonl;
 mod messages;
+mod messages_log;
 mod model;
 mod offline;
 mod providers;
@@ -87,6 +89,7 @@ pub use harness_compact_formats::{Form, Remark, event_from_json};
 pub use host::{BASIC_BACKEND, CompactHost, Compactor};
 pub use jsonl::{JsonlLog, TornTail};
 pub use messages::messages;
+pub use messages_log::MessagesLog;
 pub use model::{Generation, Hooks, Model};
 pub use offline::OfflineModel;
 pub use providers::ProviderModel;

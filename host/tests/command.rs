@@ -70,24 +70,6 @@ fn is_checkpoint(node: &Value) -> bool {
     node["data"]["source"]["plugin"] == "compact"
 }
 
-/// Ids of the calls and of the results on a surface.
-fn call_and_result_ids(surface: &[Value]) -> (Vec<String>, Vec<String>) {
-    let (mut calls, mut results) = (Vec::new(), Vec::new());
-    for node in surface {
-        let content = &node["data"]["message"]["content"];
-        for block in content.as_array().into_iter().flatten() {
-            match block["type"].as_str() {
-                Some("tool-call") => calls.push(block["id"].as_str().unwrap().to_owned()),
-                Some("tool-result") => {
-                    results.push(block["toolCallId"].as_str().unwrap().to_owned())
-                }
-                _ => {}
-            }
-        }
-    }
-    (calls, results)
-}
-
 #[test]
 fn the_sample_becomes_a_third_and_again_merges() {
     let (_folder, session) = sample();
@@ -419,6 +401,13 @@ fn a_session_of_pi_is_what_its_agent_saw_and_goes_on_with() {
         .count();
     let nodes = checkpoints(&measured);
     assert!(nodes[0] && nodes.len() == 1 + kept);
+    // No result has lost its call.
+    let surface = measured["surface"].as_array().unwrap();
+    assert!(
+        surface
+            .iter()
+            .all(|node| node["orphanedResults"] == Value::from(Vec::<Value>::new()))
+    );
     // What it says it is now is what the compaction said it would be.
     let tokens = |measured: &Value| measured["totalTokens"].as_f64().unwrap();
     let (told, read) = (tokens(&report["after"]), tokens(&measured));

@@ -225,7 +225,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
     }
 }
 
-/// Parse JSON to the end. Lone surrogates are read as in [`Json::text`].
+/// Parse JSON to the end. A lone surrogate, which JavaScript writes where a text was cut
+/// inside a character, is read as the replacement character.
 pub fn parse(text: &[u8]) -> Result<Value, String> {
     let text = std::str::from_utf8(text).map_err(|error| error.to_string())?;
     match serde_json::from_str(text) {

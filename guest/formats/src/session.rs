@@ -12,7 +12,7 @@ use crate::content::texts;
 use crate::document::{Fault, Remark, Span};
 use crate::events::{self, Line};
 use crate::forms::Form;
-use crate::json::Json;
+use crate::json::{Json, object};
 use crate::stamp::Stamp;
 
 /// How a document is to be read.
@@ -129,6 +129,8 @@ pub(crate) struct Builder {
     open: bool,
     /// The next node takes the place of all there are.
     replacing: bool,
+    /// The answer that the newest record is a piece of, where answers come in pieces.
+    pub answer: Option<Seq>,
     /// Tokens of what every request begins with, besides the surface.
     pub overhead: u64,
     pub facts: Facts,
@@ -353,10 +355,9 @@ impl Session {
             .read(&bytes, options.skip_damaged, &mut read)?;
         // Nobody is working on a session that lies in a file: what has no result by now
         // gets none. An array of messages may be part of a loop that is running.
-        if form.is_one_value() && form != Form::Opencode {
-            read.open = false;
+        if !form.is_messages() {
+            read.end_turn();
         }
-        read.end_turn();
         Ok(Self {
             form,
             read_surface: read.surface.clone(),
@@ -540,6 +541,81 @@ impl Session {
             }
         }
         open
+    }
+
+    /// A message more, behind those of an array of messages. What was appended is
+    /// written into the array first, and the events are numbered anew by that: answers
+    /// whether they were.
+    pub fn push(&mut self, message: &str) -> Result<bool, Fault> {
+        let Some(list) = self.read.facts.list.filter(|_| self.form.is_messages()) else {
+            let why = format!(
+                "a session of form {} is not an array of messages",
+                self.form.name()
+            );
+            return Err(Fault::Whole(why));
+        };
+        let message = message.trim_ascii();
+        object(message).map_err(Fault::Whole)?;
+        if self.read.surface != self.read_surface {
+            let write = self.write(&mut Stamp::new(0, [0; 16]), Figures::default());
+            let Ok(Some(Write::Whole(bytes))) = write else {
+                return Err(Fault::Whole("what was appended cannot be written".into()));
+            };
+            let options = ReadOptions {
+                form: Some(self.form),
+                ..self.options
+            };
+            *self = Self::read(bytes, options)?;
+            return self.push(message).map(|_| true);
+        }
+        let renumbered = !std::mem::take(&mut self.appended).is_empty();
+        let end = list.end - 1;
+        let is_empty = self.json(list).raw().trim_start_matches('[').trim_ascii() == "]";
+        let comma = if is_empty { "" } else { "," };
+        let start = end + comma.len();
+        let more = format!("{comma}{message}");
+        self.bytes.splice(end..end, more.bytes());
+        let span = Span {
+            start,
+            end: start + message.len(),
+        };
+        if let Some(list) = &mut self.read.facts.list {
+            list.end += more.len();
+        }
+        let taken = self.form.reader().push(&self.bytes, span, &mut self.read);
+        if taken.is_err() {
+            self.bytes.drain(end..end + more.len());
+            self.read.facts.list = Some(list);
+        }
+        taken?;
+        self.read_surface = self.read.surface.clone();
+        Ok(renumbered)
+    }
+
+    /// The messages of an array of messages, with what was appended: the texts of its
+    /// elements.
+    pub fn messages(&self) -> Result<Vec<String>, Refusal> {
+        let elements = |session: &Session| -> Vec<String> {
+            let list = session.read.facts.list.map(|list| session.json(list));
+            let items = list.and_then(Json::items).unwrap_or_default();
+            items
+                .into_iter()
+                .map(|item| item.raw().to_owned())
+                .collect()
+        };
+        match self.write(&mut Stamp::new(0, [0; 16]), Figures::default())? {
+            Some(Write::Whole(bytes)) => {
+                let options = ReadOptions {
+                    form: Some(self.form),
+                    ..self.options
+                };
+                let written = Self::read(bytes, options);
+                written
+                    .map(|session| elements(&session))
+                    .map_err(|fault| Refusal(fault.to_string()))
+            }
+            _ => Ok(elements(self)),
+        }
     }
 
     /// What has been appended and not been written.

@@ -268,3 +268,54 @@ fn a_message_of_a_role_that_nobody_knows_is_named() {
         "line 3: message 2: its role is \"wizard\", which openai does not know"
     );
 }
+
+#[test]
+fn an_array_goes_on_growing_before_and_after_a_compaction() {
+    for form in FORMS {
+        let messages = conversation(form, 6, 1, &[]);
+        let mut session = read_as(b"[]", form);
+        for message in &messages {
+            assert!(!session.push(&message.to_string()).unwrap());
+        }
+        let texts: Vec<String> = messages.iter().map(Value::to_string).collect();
+        assert_eq!(session.messages().unwrap(), texts, "{form:?}");
+        let whole = Value::from(messages.clone()).to_string();
+        assert_eq!(
+            nodes(&session),
+            nodes(&read_as(whole.as_bytes(), form)),
+            "{form:?}"
+        );
+        let starts: Vec<usize> = nodes(&session)
+            .iter()
+            .enumerate()
+            .filter(|(_, node)| node.starts_with("user: Question"))
+            .map(|(at, _)| at)
+            .collect();
+        compact(&mut session, 0, starts[4] - 1, "SUMMARY");
+        let compacted = session.messages().unwrap();
+        assert!(
+            compacted.len() < texts.len() && compacted.iter().any(|text| text.contains("SUMMARY"))
+        );
+        // The conversation goes on: the events are those of the shorter array.
+        let question = conversation(form, 7, 1, &[]);
+        let question = question
+            .iter()
+            .find(|message| message.to_string().contains("Question 6"))
+            .unwrap();
+        assert!(session.push(&question.to_string()).unwrap(), "{form:?}");
+        assert!(!session.push(&question.to_string()).unwrap(), "{form:?}");
+        let now = session.messages().unwrap();
+        assert_eq!(now[..compacted.len()], compacted, "{form:?}");
+        assert_eq!(now.len(), compacted.len() + 2, "{form:?}");
+        assert!(
+            nodes(&session)
+                .iter()
+                .any(|node| node.starts_with("checkpoint"))
+        );
+        // What is no message changes nothing.
+        for wrong in ["{", "1", r#"{"role":"wizard"}"#] {
+            assert!(session.push(wrong).is_err() || form == Form::OpenaiResponses);
+        }
+        assert_eq!(session.messages().unwrap(), now, "{form:?}");
+    }
+}

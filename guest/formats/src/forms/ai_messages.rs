@@ -14,7 +14,7 @@ use super::{Form, Reader, is_checkpoint, line, span_of, with_list};
 use crate::content::{
     Side, ai_sdk, anthropic, blocks, call, item_side, opaque, openai_chat, responses_item, result,
 };
-use crate::document::{Fault, one_value};
+use crate::document::{Fault, Span, one_value};
 use crate::json::{Fields, Json, told};
 use crate::session::{Builder, Kind, Refusal, Rewritten, Session, Write};
 use crate::stamp::Stamp;
@@ -191,51 +191,26 @@ impl<A: Api + Sync> Reader for A {
             ));
         };
         into.facts.list = Some(span_of(bytes, list.raw()));
-        let mut answer: Option<u32> = None;
         for (index, message) in messages.iter().enumerate() {
             let span = span_of(bytes, message.raw());
-            let wrong = |why: &str| {
+            take::<A>(*message, span, into).map_err(|why| {
                 let before = &bytes[..span.start];
                 Fault::Line {
                     line: before.iter().filter(|byte| **byte == b'\n').count() + 1,
                     why: format!("message {}: {why}", index + 1),
                 }
-            };
-            let fields = message
-                .fields()
-                .ok_or_else(|| wrong("it is not an object"))?;
-            let Some(side) = A::side(&fields) else {
-                let role = fields.get("role").map_or("none", Json::raw);
-                return Err(wrong(&format!(
-                    "its role is {role}, which {} does not know",
-                    A::FORM.name()
-                )));
-            };
-            match side {
-                Side::Envelope => into.overhead += (span.end - span.start) as u64 / 4,
-                Side::Assistant => {
-                    match answer.filter(|_| A::ANSWERS_IN_PIECES) {
-                        Some(seq) => into.extend(seq, span),
-                        None => answer = Some(into.node(Kind::Assistant, &[span], None)),
-                    }
-                    continue;
-                }
-                Side::Result => {
-                    into.node(Kind::Result, &[span], None);
-                }
-                Side::User if is_checkpoint(&A::content(*message)) => {
-                    into.node(Kind::Checkpoint, &[span], None);
-                }
-                Side::User => {
-                    into.user(Kind::User, &[span]);
-                }
-            }
-            answer = None;
+            })?;
         }
         if into.overhead > 0 {
             into.header("", "");
         }
         Ok(())
+    }
+
+    fn push(&self, bytes: &[u8], record: Span, into: &mut Builder) -> Result<(), Fault> {
+        let text = std::str::from_utf8(&bytes[record.start..record.end]);
+        let message = Json::of(text.unwrap_or_default());
+        take::<A>(message, record, into).map_err(Fault::Whole)
     }
 
     fn content(&self, _kind: Kind, records: &[Json<'_>]) -> Vec<ContentBlock> {
@@ -282,6 +257,41 @@ impl<A: Api + Sync> Reader for A {
     fn undo(&self, session: &Session) -> Result<Write, Refusal> {
         Err(session.refusal("what a compaction replaced is no longer in it"))
     }
+}
+
+/// Take a message as what it is.
+fn take<A: Api>(message: Json<'_>, span: Span, into: &mut Builder) -> Result<(), String> {
+    let fields = message.fields().ok_or("it is not an object")?;
+    let Some(side) = A::side(&fields) else {
+        let role = fields.get("role").map_or("none", Json::raw);
+        return Err(format!(
+            "its role is {role}, which {} does not know",
+            A::FORM.name()
+        ));
+    };
+    let answer = into.answer.take();
+    match side {
+        Side::Envelope => into.overhead += (span.end - span.start) as u64 / 4,
+        Side::Assistant => {
+            into.answer = match answer.filter(|_| A::ANSWERS_IN_PIECES) {
+                Some(seq) => {
+                    into.extend(seq, span);
+                    Some(seq)
+                }
+                None => Some(into.node(Kind::Assistant, &[span], None)),
+            };
+        }
+        Side::Result => {
+            into.node(Kind::Result, &[span], None);
+        }
+        Side::User if is_checkpoint(&A::content(message)) => {
+            into.node(Kind::Checkpoint, &[span], None);
+        }
+        Side::User => {
+            into.user(Kind::User, &[span]);
+        }
+    }
+    Ok(())
 }
 
 /// For each element, results for those of its calls that got none and will get none,

@@ -259,7 +259,7 @@ fn build_list(bytes: &[u8], list: &[Span], newest: bool, into: &mut Builder) {
                     };
                 } else if answers {
                     into.node(Kind::Result, &[*span], None);
-                } else if !content.is_empty() && !(said.is_empty() && only_text(&content)) {
+                } else if !says_nothing(&content) {
                     into.user(Kind::User, &[*span]);
                 }
             }
@@ -302,10 +302,11 @@ fn build_list(bytes: &[u8], list: &[Span], newest: bool, into: &mut Builder) {
     }
 }
 
-fn only_text(content: &[ContentBlock]) -> bool {
-    content
-        .iter()
-        .all(|block| matches!(block, ContentBlock::Text(_)))
+/// Whether a message holds nothing but empty texts.
+fn says_nothing(content: &[ContentBlock]) -> bool {
+    let empty =
+        |block: &ContentBlock| matches!(block, ContentBlock::Text(text) if text.trim().is_empty());
+    content.iter().all(empty)
 }
 
 /// What the model said, as the program sends it again.

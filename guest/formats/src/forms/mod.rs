@@ -94,6 +94,11 @@ impl Form {
         )
     }
 
+    /// Whether it is an array of messages, with no session around it.
+    pub fn is_messages(self) -> bool {
+        self.is_one_value() && self != Self::Opencode
+    }
+
     pub(crate) fn reader(self) -> &'static dyn Reader {
         match self {
             Self::Log => &log::Log,
@@ -181,6 +186,12 @@ pub(crate) trait Reader: Sync {
 
     /// What records a compaction in the form's own way.
     fn record(&self, rewritten: &Rewritten<'_>, stamp: &mut Stamp) -> Result<Write, Refusal>;
+
+    /// Take a record that was put behind the others.
+    fn push(&self, bytes: &[u8], record: Span, into: &mut Builder) -> Result<(), Fault> {
+        let _ = (bytes, record, into);
+        Err(Fault::Whole("its records come from its program".into()))
+    }
 
     /// What takes the newest compaction back.
     fn undo(&self, session: &Session) -> Result<Write, Refusal> {
