@@ -235,8 +235,9 @@ pub(crate) fn item_side(item: &Fields<'_>) -> Option<Side> {
         (None | Some("message"), Some("user")) => Some(Side::User),
         (None | Some("message"), Some("assistant")) => Some(Side::Assistant),
         (None | Some("message"), _) => None,
-        // What stands for what was said before it.
-        (Some("compaction" | "compaction_summary"), _) => Some(Side::User),
+        // What stands for what was said before it, sealed: nobody but the provider can
+        // condense it further, so it stays.
+        (Some("compaction" | "compaction_summary"), _) => Some(Side::Envelope),
         (Some("ghost_snapshot" | "compaction_trigger"), _) => None,
         (Some(kind), _) if kind.ends_with("_output") => Some(Side::Result),
         (Some(_), _) => Some(Side::Assistant),
@@ -276,7 +277,6 @@ pub(crate) fn responses_item(item: Json<'_>) -> Vec<ContentBlock> {
             }
             content
         }
-        "compaction" | "compaction_summary" => vec![sealed("compaction")],
         "image_generation_call" => vec![media(Some("image/png"), fields.get("result"))],
         kind if kind.ends_with("_output") => {
             let output = fields.get("output").or(fields.get("tools"));

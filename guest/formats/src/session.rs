@@ -113,6 +113,8 @@ pub(crate) struct Facts {
     /// The newest compaction of this package's or the program's own, as the records
     /// that recorded it.
     pub compaction: Vec<Span>,
+    /// Records that go before the checkpoint of every compaction.
+    pub sealed: Vec<Span>,
     /// Where a last line begins that was torn, in a log.
     pub torn: Option<usize>,
 }

@@ -462,6 +462,23 @@ fn codex_without_ordinals_rollbacks_and_the_bare_items_of_its_first_files() {
         ["user: one", "assistant: call c shell", "result c: ok"]
     );
 
+    // What only the provider can read stays, before every checkpoint.
+    let sealed = format!(
+        "{document}{{\"timestamp\":\"2026-01-01T00:00:00Z\",\"type\":\"compacted\",\"payload\":{{\"message\":\"\",\"replacement_history\":[{{\"type\":\"compaction\",\"encrypted_content\":\"AAAA\"}},{},{}]}}}}\n",
+        said("user", "four"),
+        said("user", "five"),
+    );
+    let mut session = read(sealed.as_bytes());
+    assert_eq!(nodes(&session), ["user: four", "user: five"]);
+    compact(&mut session, 0, 0, "SUMMARY");
+    let after = written(&session, 0);
+    let record = String::from_utf8(after.clone()).unwrap();
+    let record: serde_json::Value = serde_json::from_str(record.lines().last().unwrap()).unwrap();
+    let history = &record["payload"]["replacement_history"];
+    assert_eq!(history[0]["type"], "compaction");
+    assert!(history[1].to_string().contains("SUMMARY"));
+    assert_eq!(nodes(&read(&after))[1..], ["user: five"]);
+
     // Earlier compactions do not say what they keep: what the user said.
     let earlier = format!(
         "{document}{{\"timestamp\":\"2026-01-01T00:00:00Z\",\"type\":\"compacted\",\"payload\":{{\"message\":\"S\"}}}}\n"

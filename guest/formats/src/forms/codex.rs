@@ -35,6 +35,8 @@ struct Segment {
     items: Vec<Item>,
     /// Sizes of what the program puts before the conversation by itself.
     envelope: u64,
+    /// Compactions that only their provider can read.
+    sealed: Vec<Span>,
 }
 
 const TYPES: [&str; 7] = [
@@ -153,6 +155,9 @@ impl Reader for Codex {
         into.header(&provider, &model);
         let envelope = segments.iter().rev().map(|segment| segment.envelope);
         into.overhead = envelope.into_iter().find(|size| *size > 0).unwrap_or(0);
+        if let Some(newest) = segments.last_mut() {
+            into.facts.sealed = std::mem::take(&mut newest.sealed);
+        }
         for (index, segment) in segments.iter().enumerate() {
             if index > 0 {
                 into.rewrite();
@@ -196,7 +201,9 @@ impl Reader for Codex {
             let records = session.records_of(seqs).into_iter();
             records.map(|span| session.text(span)).collect()
         };
-        let mut history = raw(&rewritten.head);
+        let sealed = session.facts().sealed.iter();
+        let mut history: Vec<&str> = sealed.map(|span| session.text(*span)).collect();
+        history.extend(raw(&rewritten.head));
         history.push(&checkpoint);
         history.extend(raw(&rewritten.tail));
         let ordinal = match last.number("ordinal") {
@@ -220,11 +227,14 @@ fn add(segment: &mut Segment, side: Side, span: Span, item: &Fields<'_>) {
         let said = texts(&content);
         if OWN.iter().any(|own| said.trim_start().starts_with(own)) {
             part = Part::Side(Side::Envelope);
-        } else if is_checkpoint(&content) || !item.has("content") {
+        } else if is_checkpoint(&content) {
             part = Part::Checkpoint;
         }
     }
     if part == Part::Side(Side::Envelope) {
+        if !item.has("role") {
+            segment.sealed.push(span);
+        }
         // What stands there is sent, whoever puts it there: at four characters a
         // token, as any text.
         segment.envelope += (span.end - span.start) as u64 / 4;

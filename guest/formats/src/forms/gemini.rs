@@ -249,7 +249,8 @@ fn build_list(bytes: &[u8], list: &[Span], newest: bool, into: &mut Builder) {
                 let answers = content
                     .iter()
                     .any(|block| matches!(block, ContentBlock::ToolResult(_)));
-                if is_checkpoint(&content) {
+                // The program's own begins with a tag of its own.
+                if is_checkpoint(&content) || said.starts_with("<state_snapshot>") {
                     into.node(Kind::Checkpoint, &[*span], None);
                 } else if NOT_SENT.iter().any(|mark| said.starts_with(mark)) {
                     // The program puts its context there anew.
