@@ -117,10 +117,10 @@ try {
     const { size } = statSync(path);
     const work = join(folder, 'work.jsonl');
     const kinds = {
-      rustMeasure: () => run(rust, 'measure', '--json', path),
-      rustCompact: () => run(rust, 'compact', work, '--in-place', '--json'),
-      npmMeasure: () => run(process.execPath, npm, 'measure', '--json', path),
-      npmCompact: () => run(process.execPath, npm, 'compact', work, '--in-place', '--json'),
+      rustMeasure: () => run(rust, 'measure', path),
+      rustCompact: () => run(rust, 'compact', work, '--in-place'),
+      npmMeasure: () => run(process.execPath, npm, 'measure', path),
+      npmCompact: () => run(process.execPath, npm, 'compact', work, '--in-place'),
     };
     const loops = [];
     const runs = Object.fromEntries(Object.keys(kinds).map((kind) => [kind, []]));

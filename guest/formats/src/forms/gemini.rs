@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{
     Form, Reader, append_lines, foreign, is_checkpoint, line, span_of, undo_last_lines, with_list,
 };
-use crate::content::{blocks, call, gemini, inclusive_usage, result, text, texts};
+use crate::content::{blocks, call, gemini, inclusive_usage, result, text};
 use crate::document::{Fault, Lines, Span, one_value};
 use crate::json::{Fields, Json, object};
 use crate::session::{Builder, Kind, Refusal, Rewritten, Session, Write};
@@ -65,9 +65,8 @@ impl Reader for Gemini {
                 if !TYPES.contains(&kind.as_deref().unwrap_or_default()) {
                     foreign(Form::Gemini, fields)?;
                 }
-                let text = &bytes[record.span.start..record.span.end];
-                let text = std::str::from_utf8(text).unwrap_or_default();
-                messages.set(bytes, Json::of(text));
+                let id = fields.text("id").unwrap_or_default();
+                messages.put(id.into_owned(), record.span);
             } else if let Some(patch) = fields.get("$set").and_then(Json::fields) {
                 if let Some(list) = patch.get("messages").and_then(Json::items) {
                     let old = std::mem::take(&mut messages).in_order();
@@ -155,11 +154,14 @@ impl Messages {
         let Some(id) = message.get("id").and_then(Json::text) else {
             return;
         };
-        let span = span_of(bytes, message.raw());
-        match self.by_id.get(&*id) {
+        self.put(id.into_owned(), span_of(bytes, message.raw()));
+    }
+
+    fn put(&mut self, id: String, span: Span) {
+        match self.by_id.get(&id) {
             Some(at) => self.spans[*at] = Some(span),
             None => {
-                self.by_id.insert(id.into_owned(), self.spans.len());
+                self.by_id.insert(id, self.spans.len());
                 self.spans.push(Some(span));
             }
         }
@@ -217,6 +219,10 @@ fn build_list(bytes: &[u8], list: &[Span], newest: bool, into: &mut Builder) {
     let mut answered: HashSet<String> = HashSet::new();
     for span in list {
         let message = json(span);
+        // Looked for before it is taken apart: most messages hold none.
+        if !message.raw().contains("\"functionResponse\"") {
+            continue;
+        }
         if message.get("type").and_then(Json::text).as_deref() == Some("user") {
             for part in message
                 .get("content")
@@ -243,29 +249,37 @@ fn build_list(bytes: &[u8], list: &[Span], newest: bool, into: &mut Builder) {
         let kind = message.text("type").unwrap_or_default();
         match &*kind {
             "user" => {
-                let content = blocks(message.get("content"), gemini);
-                let said = texts(&content);
-                let said = said.trim();
-                let answers = content
-                    .iter()
-                    .any(|block| matches!(block, ContentBlock::ToolResult(_)));
-                // The program's own begins with a tag of its own.
-                if is_checkpoint(&content) || said.starts_with("<state_snapshot>") {
+                let content = message.get("content");
+                let opening = opening(content);
+                let said = opening.trim_start();
+                if said.contains("<compacted-summary>") || said.starts_with("<state_snapshot>") {
+                    // The program's own begins with a tag of its own.
                     into.node(Kind::Checkpoint, &[*span], None);
                 } else if NOT_SENT.iter().any(|mark| said.starts_with(mark)) {
                     // The program puts its context there anew.
                     overhead += match said.starts_with('<') {
-                        true => said.len() as u64 / 4,
+                        true => (span.end - span.start) as u64 / 4,
                         false => 0,
                     };
-                } else if answers {
+                } else if content
+                    .is_some_and(|content| content.raw().contains("\"functionResponse\""))
+                {
                     into.node(Kind::Result, &[*span], None);
-                } else if !says_nothing(&content) {
+                } else if !said.is_empty() || !says_nothing(&blocks(content, gemini)) {
                     into.user(Kind::User, &[*span]);
                 }
             }
             "gemini" => {
-                if answer(&message).is_empty() {
+                // Without a word, a thought or a call it is not sent.
+                let holds = |key, empty| {
+                    message
+                        .get(key)
+                        .is_some_and(|held: Json<'_>| !held.is_null() && held.raw() != empty)
+                };
+                if !holds("thoughts", "[]")
+                    && !holds("toolCalls", "[]")
+                    && (!holds("content", "\"\"") || answer(&message).is_empty())
+                {
                     continue;
                 }
                 if let Some(model) = message.text("model") {
@@ -301,6 +315,15 @@ fn build_list(bytes: &[u8], list: &[Span], newest: bool, into: &mut Builder) {
     if newest || overhead > 0 {
         into.overhead = into.overhead.max(overhead);
     }
+}
+
+/// How a message begins: its first text, cut where nothing depends on more.
+fn opening(content: Option<Json<'_>>) -> String {
+    let first = content.and_then(|content| match content.is_text() {
+        true => content.text(),
+        false => content.items()?.first()?.get("text")?.text(),
+    });
+    first.unwrap_or_default().chars().take(1000).collect()
 }
 
 /// Whether a message holds nothing but empty texts.
