@@ -113,6 +113,8 @@ pub(crate) struct Facts {
     /// The newest compaction of this package's or the program's own, as the records
     /// that recorded it.
     pub compaction: Vec<Span>,
+    /// Whether a log says that a compaction began and not that it ended.
+    pub compacting: bool,
     /// Records that go before the checkpoint of every compaction.
     pub sealed: Vec<Span>,
     /// Where a last line begins that was torn, in a log.
@@ -530,19 +532,7 @@ impl Session {
 
     /// Whether the document's log says that a compaction is under way.
     pub fn compacting(&self) -> bool {
-        let mut open = false;
-        for entry in &self.read.entries {
-            if entry.kind == Kind::Line {
-                let line = self.json(self.read.parts_of(entry)[0]);
-                let kind = line.get("type").and_then(Json::text).unwrap_or_default();
-                match &*kind {
-                    "compact/start" | "compaction/start" => open = true,
-                    "compact/end" | "compaction/end" | "session/end-seed" => open = false,
-                    _ => {}
-                }
-            }
-        }
-        open
+        self.read.facts.compacting
     }
 
     /// A message more, behind those of an array of messages. What was appended is

@@ -52,10 +52,18 @@ impl Reader for Log {
                         into.facts.later_names = true;
                     }
                     match &first.payload {
-                        Payload::CompactStart(_) => into.facts.compaction = vec![span],
-                        Payload::CompactSummary(_)
-                        | Payload::CompactPrune(_)
-                        | Payload::CompactEnd(_) => into.facts.compaction.push(span),
+                        Payload::CompactStart(_) => {
+                            into.facts.compaction = vec![span];
+                            into.facts.compacting = true;
+                        }
+                        Payload::CompactSummary(_) | Payload::CompactPrune(_) => {
+                            into.facts.compaction.push(span);
+                        }
+                        Payload::CompactEnd(_) => {
+                            into.facts.compaction.push(span);
+                            into.facts.compacting = false;
+                        }
+                        Payload::Reopened => into.facts.compacting = false,
                         _ => {}
                     }
                     match record.fields.has("seq0") {
